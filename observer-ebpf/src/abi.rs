@@ -329,8 +329,8 @@ pub struct ThreadSlot {
     pub followed: u32,
     /// When it last entered a send call.
     pub send_enter_ns: u64,
-    /// Address of the socket it last sent on; compared only.
-    pub send_socket: u64,
+    /// When it last entered a send or receive call.
+    pub active_ns: u64,
     /// Flow-table index plus one of the datagram it last sent; 0 if none.
     pub send_flow: u32,
     /// Datagrams of the current send call seen so far.
@@ -520,10 +520,10 @@ pub struct Offsets {
     pub task_state: u32,
     /// `pt_regs`: system call number
     pub regs_nr: u32,
-    /// `pt_regs`: second argument
+    /// `pt_regs`: second argument of the system call
     pub regs_arg1: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
+    /// `pt_regs`: third argument of the system call
+    pub regs_arg2: u32,
 }
 
 /// System call numbers of the running architecture.
@@ -604,6 +604,24 @@ pub struct Settings {
 /// Implementors are `repr(C)`, have no padding and accept every bit pattern.
 pub unsafe trait Plain: Copy + 'static {}
 
+// SAFETY: an array of integers.
+unsafe impl<const N: usize> Plain for [u32; N] {}
+
+/// The bytes of a plain value.
+pub const fn bytes_of<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: `Plain` types have no padding, so every byte is initialized.
+    unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+/// The plain value at the start of `bytes`; `None` if they are too few.
+pub fn value_of<T: Plain>(bytes: &[u8]) -> Option<T> {
+    if bytes.len() < size_of::<T>() {
+        return None;
+    }
+    // SAFETY: enough bytes, and every bit pattern of them is a `T`.
+    Some(unsafe { core::ptr::read_unaligned(bytes.as_ptr().cast()) })
+}
+
 macro_rules! plain {
     ($($t:ty: $size:expr;)*) => {$(
         const _: () = assert!(size_of::<$t>() == $size);
@@ -625,6 +643,18 @@ plain! {
     Syscalls: 40;
     Settings: 104;
 }
+
+macro_rules! unset {
+    ($($t:ty),*) => {$(
+        impl $t {
+            /// Every field 0: what the programs are built with, and replaced
+            /// at load time.
+            // SAFETY: `Plain`: every bit pattern is a value.
+            pub const UNSET: Self = unsafe { core::mem::zeroed() };
+        }
+    )*};
+}
+unset!(Offsets, Syscalls, Settings);
 
 const _: () = {
     assert!(offset_of!(JourneyRecord, stream_seq) == 8);

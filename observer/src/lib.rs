@@ -1,1 +1,5 @@
-//! observer
+//! observer: where the tail latency of UDP datagrams hides.
+
+pub mod host;
+pub mod kernel;
+pub mod source;
