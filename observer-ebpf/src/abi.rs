@@ -578,9 +578,8 @@ pub struct Settings {
     pub addr: [u8; 16],
     /// 0, 4 or 6: which of them `addr` is.
     pub addr_version: u32,
-    /// Diagnostics from the programs: 0 none, 1 rare events, 2 every followed
-    /// datagram.
-    pub log: u32,
+    /// Explicit padding, 0.
+    pub pad: u32,
     /// Waits shorter than this are not recorded, ns.
     pub min_wait_ns: u64,
     /// Offer times older than this are implausible, ns.

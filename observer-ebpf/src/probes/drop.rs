@@ -1,6 +1,7 @@
 //! Where a datagram died, and why.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_log_ebpf::debug;
 use observer_ebpf::{
     abi::{Counter, RecordKind, flag},
     stamp::Stamp,
@@ -34,7 +35,17 @@ fn kfree_skb(ctx: BtfTracePointContext) -> i32 {
     let now = unsafe { bpf_ktime_get_ns() };
     match slot.holds(&stamp) {
         Holds::Live if is_copy(skb, reason) => count(Counter::CloneDropped),
-        Holds::Live => dropped(slot, &stamp, location, reason, now),
+        Holds::Live => {
+            dropped(slot, &stamp, location, reason, now);
+            debug!(
+                &ctx,
+                "run {:x} stream {} seq {} dropped, reason {}",
+                stamp.run,
+                stamp.stream(),
+                stamp.seq(),
+                reason
+            );
+        }
         // A copy of a datagram that was delivered, or dropped, elsewhere.
         Holds::Done => count(Counter::CloneDropped),
         Holds::Other => {

@@ -5,6 +5,7 @@ use aya_ebpf::{
     macros::{btf_tracepoint, tracepoint},
     programs::{BtfTracePointContext, TracePointContext},
 };
+use aya_log_ebpf::info;
 use observer_ebpf::{
     abi::{Counter, RecordKind, flag},
     stamp::Stamp,
@@ -73,8 +74,14 @@ fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
     match user::received(call, index, ret as u64) {
         Ok(stamp) => delivered(&stamp, sock, ret as u64, tid, now),
         Err(NoStamp::Unstamped) => count(Counter::UnstampedReceived),
-        Err(NoStamp::UnknownCall) => count(Counter::NoUserBuffer),
-        Err(NoStamp::Unreadable) => count(Counter::UserReadFailed),
+        Err(NoStamp::UnknownCall) => {
+            count(Counter::NoUserBuffer);
+            info!(&ctx, "thread {} reads by system call {}, whose buffer is unknown", tid, call.nr);
+        }
+        Err(NoStamp::Unreadable) => {
+            count(Counter::UserReadFailed);
+            info!(&ctx, "the buffer of thread {} could not be read", tid);
+        }
         Err(NoStamp::Short) => count(Counter::ShortRead),
     }
     0

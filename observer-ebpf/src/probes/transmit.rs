@@ -2,6 +2,7 @@
 //! every hop on this host.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_log_ebpf::{debug, info};
 use observer_ebpf::{
     abi::{Counter, flag},
     stamp::Stamp,
@@ -48,7 +49,19 @@ fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
     match slot.holds(&stamp) {
         Holds::Live => next_hop(slot, skb, now),
         Holds::Done => count(Counter::LatePoint),
-        Holds::Other => first_seen(slot, skb, &stamp, &headers, now),
+        Holds::Other => {
+            if first_seen(slot, skb, &stamp, &headers, now) {
+                debug!(&ctx, "follows run {:x} stream {} seq {}", stamp.run, stamp.stream(), stamp.seq());
+            } else {
+                info!(
+                    &ctx,
+                    "does not follow run {:x} stream {} seq {}",
+                    stamp.run,
+                    stamp.stream(),
+                    stamp.seq()
+                );
+            }
+        }
     }
     0
 }
@@ -79,24 +92,25 @@ fn next_hop(slot: Slot, skb: Object, now: u64) {
     }
 }
 
-/// A stamp offers itself for following: claims its slot.
+/// A stamp offers itself for following: claims its slot. False if it is not
+/// followed.
 #[inline(always)]
-fn first_seen(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: u64) {
+fn first_seen(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: u64) -> bool {
     let sock = skb.follow(constant!(OFFSETS.skb_sk));
     if sock.is_null() {
         // Forwarded from another host, or not followed: not sent here.
-        return;
+        return false;
     }
     if !plausible(stamp, now) {
         count(Counter::Implausible);
-        return;
+        return false;
     }
     let (tid, tgid) = thread::current();
     let in_call = user::is_send(kernel::current_syscall().nr);
     let ifindex = ifindex_of(skb);
     let sender = Sender { sock, tgid, tid, in_call, headers: Some(headers), ifindex };
     let Some((flow, flow_index)) = flow::of_sender(stamp, &sender, now) else {
-        return;
+        return false;
     };
     let mut new = journey::begin(stamp);
     new.dev_queue_ns = now;
@@ -127,9 +141,11 @@ fn first_seen(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: u6
     }
     flow::note_sent(flow, stamp);
     flow::add(flow, flow::Count::DevQueued);
-    if !slot.claim(&new) {
+    let claimed = slot.claim(&new);
+    if !claimed {
         flow::add(flow, flow::Count::Unclaimed);
     }
+    claimed
 }
 
 /// Whether the offer time can be a time at which this host offered something.

@@ -18,6 +18,7 @@ use aya::{
     },
     sys::{Stats, enable_stats},
 };
+use aya_log::EbpfLogger;
 use observer_ebpf::abi::{JOURNEY_RINGS, JOURNEY_SLOTS, RunSlot, Settings, bytes_of, run_origin};
 
 use super::{
@@ -49,6 +50,8 @@ pub struct AttachOptions {
     /// Have the kernel measure the programs' own time (adds some 50 ns to
     /// each call).
     pub measure_cost: bool,
+    /// Diagnostics of the programs themselves, through the `log` crate.
+    pub log: Option<log::Level>,
 }
 
 impl Default for AttachOptions {
@@ -66,6 +69,7 @@ impl Default for AttachOptions {
             slots: JOURNEY_SLOTS,
             ring_bytes: 1 << 24,
             measure_cost: false,
+            log: None,
         }
     }
 }
@@ -93,6 +97,7 @@ pub struct Attached {
     // Keeps run-time statistics on for as long as somebody holds it; the sysctl
     // would outlive a SIGKILL.
     stats: Option<OwnedFd>,
+    logger: Option<EbpfLogger<&'static dyn log::Log>>,
 }
 
 impl Attached {
@@ -117,6 +122,9 @@ impl Attached {
         settings.has_drop_reason = u32::from(types.tracepoint_args("kfree_skb").is_some_and(|n| n >= 3));
         settings.reason_packet_sock = number_of(&drop_reasons, "PACKET_SOCK_ERROR").unwrap_or(u32::MAX);
 
+        // The programs' levels are numbered like the `log` crate's; 0 turns
+        // every statement into dead code.
+        let log_level = options.log.map_or(0, |level| level as u8);
         let offsets = types.offsets()?;
         let syscalls = btf::syscalls();
         let (object, origin) = object()?;
@@ -128,6 +136,7 @@ impl Attached {
             .override_global("OFFSETS", bytes_of(&offsets), true)
             .override_global("SYSCALLS", bytes_of(&syscalls), true)
             .override_global("SETTINGS", bytes_of(&settings), true)
+            .override_global("AYA_LOG_LEVEL", &log_level, true)
             .map_max_entries("JOURNEYS", slots)
             .map_max_entries("CONTROL", 1 << 22);
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
@@ -139,6 +148,10 @@ impl Attached {
         name_runs(&mut ebpf, &options.runs)?;
 
         let stats = if options.measure_cost { enable_stats(Stats::RunTime).ok() } else { None };
+        let logger = match options.log {
+            Some(_) => Some(EbpfLogger::init(&mut ebpf).map_err(|e| fail(&e))?),
+            None => None,
+        };
         let hooks = attach_all(&mut ebpf, &types, &kernel_btf)?;
         Ok(Self {
             ebpf,
@@ -147,7 +160,15 @@ impl Attached {
             release: types.release().to_owned(),
             slot_mask: slots - 1,
             stats,
+            logger,
         })
+    }
+
+    /// Passes the programs' own diagnostics on to the `log` crate.
+    pub fn flush_log(&mut self) {
+        if let Some(logger) = &mut self.logger {
+            logger.flush();
+        }
     }
 
     /// Whether the programs' own time is being measured.

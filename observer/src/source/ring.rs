@@ -161,6 +161,7 @@ fn chosen_hooks(attached: &Attached) -> Vec<ChosenHook> {
 
 impl Source for RingSource {
     fn poll(&mut self, batch: &mut Batch) -> Result<Progress, SourceError> {
+        self.attached.flush_log();
         let mut progress = Progress::Idle;
         for ring in &mut self.journeys {
             for taken in 0.. {
