@@ -1,0 +1,227 @@
+//! Latency distributions: an HdrHistogram that counts what lies outside its
+//! range instead of clipping it, and a summary that refuses a quantile from
+//! too few samples.
+
+use hdrhistogram::Histogram;
+use serde::{Serialize, Serializer};
+
+use crate::num::round_u64;
+
+/// Largest latency told apart, ns: ten minutes.
+pub const HIGHEST_NS: u64 = 600_000_000_000;
+/// Significant decimal digits kept.
+const DIGITS: u8 = 3;
+
+/// Samples a quantile needs before it may be quoted: n ≥ 10/(1−q), ten
+/// expected beyond it.
+pub fn samples_needed(q: f64) -> u64 {
+    // Rounded at a millionth, so that 1 − 0.99 is one hundredth.
+    round_u64(((10.0 / (1.0 - q)) * 1e6).round() / 1e6)
+}
+
+/// A distribution of signed differences, ns.
+#[derive(Clone, Debug)]
+pub struct LatencyHistogram {
+    inside: Histogram<u64>,
+    underflow: u64,
+    overflow: u64,
+    min: i64,
+    max: i64,
+}
+
+impl LatencyHistogram {
+    /// An empty one.
+    pub fn new() -> Self {
+        #[expect(clippy::expect_used, reason = "constant bounds, exercised by every test here")]
+        let inside = Histogram::new_with_bounds(1, HIGHEST_NS, DIGITS).expect("constant bounds are valid");
+        Self { inside, underflow: 0, overflow: 0, min: i64::MAX, max: i64::MIN }
+    }
+
+    /// Adds one sample. Negative ones count as underflow, those above
+    /// [`HIGHEST_NS`] as overflow.
+    #[inline]
+    pub fn record(&mut self, ns: i64) {
+        self.min = self.min.min(ns);
+        self.max = self.max.max(ns);
+        match u64::try_from(ns) {
+            Err(_) => self.underflow += 1,
+            Ok(v) => {
+                if v > HIGHEST_NS || self.inside.record(v).is_err() {
+                    self.overflow += 1;
+                }
+            }
+        }
+    }
+
+    /// Adds all of another's samples.
+    pub fn merge(&mut self, other: &Self) {
+        // Equal bounds: adding cannot fail.
+        let _ = self.inside.add(&other.inside);
+        self.underflow += other.underflow;
+        self.overflow += other.overflow;
+        self.min = self.min.min(other.min);
+        self.max = self.max.max(other.max);
+    }
+
+    /// Samples recorded, outside ones included.
+    pub fn count(&self) -> u64 {
+        self.inside.len() + self.underflow + self.overflow
+    }
+
+    /// Negative samples.
+    pub fn underflow(&self) -> u64 {
+        self.underflow
+    }
+
+    /// Samples above [`HIGHEST_NS`].
+    pub fn overflow(&self) -> u64 {
+        self.overflow
+    }
+
+    /// The largest sample, exactly.
+    pub fn max(&self) -> Option<i64> {
+        (self.count() > 0).then_some(self.max)
+    }
+
+    /// The value at quantile `q` (0 < q < 1), ns; `None` below
+    /// [`samples_needed`] or where that rank lies outside the range.
+    pub fn quantile(&self, q: f64) -> Option<u64> {
+        let n = self.count();
+        if n < samples_needed(q) {
+            return None;
+        }
+        let rank = round_u64((q * n as f64).ceil()).max(1);
+        let inside_rank = rank.checked_sub(self.underflow).filter(|r| (1..=self.inside.len()).contains(r))?;
+        Some(self.inside.value_at_quantile(inside_rank as f64 / self.inside.len() as f64))
+    }
+
+    /// The histogram of the samples inside the range.
+    pub fn inside(&self) -> &Histogram<u64> {
+        &self.inside
+    }
+
+    /// The figures to report.
+    pub fn summary(&self) -> Summary {
+        let n = self.count();
+        Summary {
+            count: n,
+            underflow: self.underflow,
+            overflow: self.overflow,
+            min_ns: (n > 0).then_some(self.min),
+            mean_ns: (!self.inside.is_empty()).then(|| round_u64(self.inside.mean())),
+            p50_ns: self.quantile(0.5),
+            p90_ns: self.quantile(0.9),
+            p99_ns: self.quantile(0.99),
+            p99_9_ns: self.quantile(0.999),
+            p99_99_ns: self.quantile(0.9999),
+            max_ns: self.max(),
+        }
+    }
+}
+
+impl Default for LatencyHistogram {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Serialize for LatencyHistogram {
+    /// As its [`Summary`].
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        self.summary().serialize(s)
+    }
+}
+
+/// Quantiles of a distribution, ns; null where there are too few samples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Samples, those outside the range included.
+    pub count: u64,
+    /// Negative samples: a clock stepped, or there are two clocks.
+    pub underflow: u64,
+    /// Samples above [`HIGHEST_NS`].
+    pub overflow: u64,
+    /// Smallest sample.
+    pub min_ns: Option<i64>,
+    /// Mean of the samples inside the range.
+    pub mean_ns: Option<u64>,
+    /// Median.
+    pub p50_ns: Option<u64>,
+    /// 0.9 quantile.
+    pub p90_ns: Option<u64>,
+    /// 0.99 quantile.
+    pub p99_ns: Option<u64>,
+    /// 0.999 quantile.
+    pub p99_9_ns: Option<u64>,
+    /// 0.9999 quantile.
+    pub p99_99_ns: Option<u64>,
+    /// Largest sample, exactly.
+    pub max_ns: Option<i64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_quantile_needs_ten_samples_beyond_it() {
+        assert_eq!(
+            [0.5, 0.9, 0.99, 0.999, 0.9999].map(samples_needed),
+            [20, 100, 1_000, 10_000, 100_000]
+        );
+        let mut h = LatencyHistogram::new();
+        for i in 0..999 {
+            h.record(i);
+        }
+        assert_eq!((h.quantile(0.99), h.quantile(0.9).is_some()), (None, true));
+        h.record(5);
+        assert!(h.quantile(0.99).is_some());
+    }
+
+    #[test]
+    fn what_lies_outside_is_counted_and_never_quoted() {
+        let mut h = LatencyHistogram::new();
+        for _ in 0..40 {
+            h.record(-5);
+        }
+        for _ in 0..40 {
+            h.record(1000);
+        }
+        for _ in 0..60 {
+            h.record(i64::MAX);
+        }
+        let s = h.summary();
+        assert_eq!((s.count, s.underflow, s.overflow), (140, 40, 60));
+        assert_eq!((s.min_ns, s.max_ns), (Some(-5), Some(i64::MAX)));
+        // Rank 70 is the thirtieth inside; rank 126 is above the range.
+        assert_eq!((s.p50_ns, s.p90_ns), (Some(1000), None));
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_within_a_thousandth_of_the_sorted_samples(
+            mut v in proptest::collection::vec(0i64..10_000_000_000, 100..400)
+        ) {
+            let mut h = LatencyHistogram::new();
+            v.iter().for_each(|x| h.record(*x));
+            v.sort_unstable();
+            for q in [0.5, 0.9] {
+                let exact = v[(q * v.len() as f64).ceil() as usize - 1] as f64;
+                let got = h.quantile(q).unwrap() as f64;
+                prop_assert!((got - exact).abs() <= exact / 1000.0 + 1.0, "{got} {exact}");
+            }
+        }
+
+        #[test]
+        fn merging_is_recording_both(a in proptest::collection::vec(any::<i64>(), 0..50),
+                                     b in proptest::collection::vec(any::<i64>(), 0..50)) {
+            let (mut x, mut y, mut both) =
+                (LatencyHistogram::new(), LatencyHistogram::new(), LatencyHistogram::new());
+            a.iter().for_each(|v| { x.record(*v); both.record(*v) });
+            b.iter().for_each(|v| { y.record(*v); both.record(*v) });
+            x.merge(&y);
+            prop_assert_eq!(x.summary(), both.summary());
+        }
+    }
+}
