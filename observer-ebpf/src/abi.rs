@@ -180,7 +180,7 @@ pub struct FlowRecord {
     pub kind: u8,
     /// 1 if described at the sending socket, 2 at the receiving one.
     pub side: u8,
-    /// 4 or 6.
+    /// 4 or 6; 0 if this end does not know the addresses.
     pub ip_version: u8,
     /// Explicit padding, 0.
     pub pad: u8,

@@ -6,6 +6,7 @@
 //! CLOCK_MONOTONIC nanoseconds of the observed host throughout.
 
 pub mod ring;
+pub mod synthetic;
 
 use std::collections::BTreeMap;
 
@@ -222,4 +223,26 @@ pub trait Source {
 
     /// What is known from the start.
     fn meta(&self) -> &SourceMeta;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_are_named_as_the_kernel_names_them() {
+        let mut meta = synthetic::meta();
+        meta.reasons = BTreeMap::from([(6, "SOCKET_RCVBUFF".to_owned())]);
+        assert_eq!(meta.reason(6), "SOCKET_RCVBUFF");
+        assert_eq!(meta.reason(7), "REASON_7");
+        assert_eq!(meta.reason(255), "OTHER");
+    }
+
+    #[test]
+    fn a_cleared_batch_is_empty() {
+        let mut batch = Batch { malformed: 1, ..Batch::default() };
+        assert!(!batch.is_empty());
+        batch.clear();
+        assert!(batch.is_empty());
+    }
 }

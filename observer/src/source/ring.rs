@@ -7,11 +7,12 @@
 use std::{io, os::fd::OwnedFd, time::Duration};
 
 use aya::maps::{MapData, RingBuf};
-use observer_ebpf::abi::{Detail, FlowRecord, JourneyRecord, RecordKind, WaitRecord, value_of};
+use observer_ebpf::abi::{Detail, FlowSlot};
 use rustix::event::{Timespec, epoll};
 
 use super::{Batch, ChosenHook, HostSample, Progress, Source, SourceError, SourceMeta, Tables};
 use crate::{
+    decode,
     host::CpuTimes,
     kernel::{
         KernelError,
@@ -67,6 +68,11 @@ impl RingSource {
             hooks: chosen_hooks(&attached),
         };
         Ok(Self { journeys, control, tables, meta, wake_ups, cpu_at_start: CpuTimes::now(), attached })
+    }
+
+    /// The flow table now, cheaper than all tables.
+    pub fn flows(&self) -> Vec<FlowSlot> {
+        self.tables.flows()
     }
 
     /// What is attached.
@@ -170,22 +176,11 @@ impl Source for RingSource {
                     break;
                 }
                 let Some(item) = ring.next() else { break };
-                match value_of::<JourneyRecord>(&item) {
-                    Some(journey) => batch.journeys.push(journey),
-                    None => batch.malformed += 1,
-                }
+                decode::record(&item, batch);
             }
         }
         while let Some(item) = self.control.next() {
-            match item.first().copied().and_then(RecordKind::from_u8) {
-                Some(RecordKind::Flow) if let Some(flow) = value_of::<FlowRecord>(&item) => {
-                    batch.flows.push(flow);
-                }
-                Some(RecordKind::Wait) if let Some(wait) = value_of::<WaitRecord>(&item) => {
-                    batch.waits.push(wait);
-                }
-                _ => batch.malformed += 1,
-            }
+            decode::record(&item, batch);
         }
         Ok(progress)
     }

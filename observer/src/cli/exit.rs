@@ -1,0 +1,42 @@
+//! Exit codes: 0 passed, 1 failed, 2 invalid or interrupted, 3 bad usage or
+//! file, 4 no permission or target.
+
+use std::process::ExitCode;
+
+use observer::{kernel::KernelError, report::Level, session::SessionError};
+
+/// 1
+pub const FAILED: u8 = 1;
+/// 2
+pub const INVALID: u8 = 2;
+/// 3
+pub const USAGE: u8 = 3;
+/// 4
+pub const NO_TARGET: u8 = 4;
+
+/// The code of a verdict.
+pub fn of_verdict(verdict: Level) -> ExitCode {
+    match verdict {
+        Level::Passed | Level::Warning => ExitCode::SUCCESS,
+        Level::Failed => ExitCode::from(FAILED),
+        Level::Invalid => ExitCode::from(INVALID),
+    }
+}
+
+/// The code of what kept observer from observing.
+pub fn of_error(error: &SessionError) -> u8 {
+    match error {
+        SessionError::Kernel(
+            KernelError::Permission { .. }
+            | KernelError::NoBtf { .. }
+            | KernelError::BadBtf { .. }
+            | KernelError::NoField { .. }
+            | KernelError::NoHook { .. }
+            | KernelError::Program { .. },
+        ) => NO_TARGET,
+        SessionError::Kernel(KernelError::Object { .. }) => USAGE,
+        SessionError::Kernel(KernelError::Table { .. })
+        | SessionError::Source(_)
+        | SessionError::Reader(_) => INVALID,
+    }
+}

@@ -1,0 +1,163 @@
+//! The command line: arguments, signals, exit codes.
+
+use std::{net::IpAddr, num::NonZeroU32, path::PathBuf, time::Duration};
+
+use clap::{Args, Parser, Subcommand};
+use observer::filter::Filter;
+
+pub mod demo;
+pub mod diagnostics;
+pub mod exit;
+pub mod observe;
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo observer                              watch every stamped datagram on this host
+  sudo observer --port 9000 --duration 30s   one port, for half a minute
+  sudo observer --netns blue --json          one namespace, a JSON report per second
+  sudo observer demo                         four scenarios with a known culprit
+
+Exit codes:
+  0 passed (warnings included)   1 failed   2 invalid or interrupted
+  3 bad usage or file            4 no permission, or no such target";
+
+/// Shows where the tail latency of UDP datagrams hides: in the sender's queue,
+/// in a shaper, on the wire, or at the receiver.
+///
+/// Datagrams are followed by a 32-byte stamp at the start of their payload
+/// (see docs/stamp.md); `load` writes it, and any application can.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct Cli {
+    /// What to do instead of observing.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// What to observe.
+    #[command(flatten)]
+    pub observe: ObserveArgs,
+}
+
+/// The other things observer does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Plays four scenarios with a known culprit in network namespaces of its
+    /// own, and says whether it was found
+    Demo(observer::demo::cli::DemoArgs),
+}
+
+/// Options of an observation.
+#[derive(Debug, Args)]
+pub struct ObserveArgs {
+    /// Only datagrams of sockets with this UDP port, at either end
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Only datagrams that leave through this device first
+    #[arg(long, value_name = "NAME")]
+    dev: Option<String>,
+    /// Only sockets in this network namespace: a name, a path, or a process id
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// Only sockets used by this process, at either end
+    #[arg(long, value_name = "PID")]
+    pid: Option<NonZeroU32>,
+    /// Only sockets used by processes of this cgroup (version 2)
+    #[arg(long, value_name = "PATH")]
+    cgroup: Option<PathBuf>,
+    /// Only datagrams from or to this address
+    #[arg(long, value_name = "IP")]
+    addr: Option<IpAddr>,
+    /// Only runs with this id, decimal or 0x…; may be given several times
+    #[arg(long = "run", value_name = "ID", value_parser = run_id)]
+    runs: Vec<u32>,
+    /// Where the stamp begins in the UDP payload, bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1024))]
+    stamp_offset: u32,
+    /// Stop after this long and print the report (units: ms, s, m, h)
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    pub duration: Option<Duration>,
+    /// Time between two updates
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
+    pub interval: Duration,
+    /// One JSON report (`observer-report/1`) per interval, and a final one
+    #[arg(long)]
+    pub json: bool,
+    /// Measure what each program costs, in ns per call
+    #[arg(long)]
+    pub cost: bool,
+    /// Diagnostics of the kernel programs on standard error; twice for every
+    /// datagram
+    #[arg(long, short, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl ObserveArgs {
+    /// The restrictions asked for.
+    pub fn filter(&self) -> Filter {
+        Filter {
+            port: self.port,
+            dev: self.dev.clone(),
+            netns: self.netns.clone(),
+            pid: self.pid,
+            cgroup: self.cgroup.clone(),
+            addr: self.addr,
+        }
+    }
+}
+
+fn run_id(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    match parsed {
+        Ok(0) | Err(_) => Err("a run id is a number from 1 to 4294967295, decimal or 0x…".to_owned()),
+        Ok(id) => Ok(id),
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let time = load::units::duration(text).map_err(|e| e.to_string())?;
+    if time.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(time) }
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    let allowed = Duration::from_millis(100)..=Duration::from_secs(3600);
+    if allowed.contains(&time) { Ok(time) } else { Err("must be from 100ms to 1h".to_owned()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn values_without_sense_are_refused() {
+        for bad in [
+            &["--port", "0"][..],
+            &["--port", "65536"],
+            &["--pid", "0"],
+            &["--run", "0"],
+            &["--run", "0x1ffffffff"],
+            &["--duration", "10"],
+            &["--duration", "0s"],
+            &["--interval", "1ms"],
+            &["--stamp-offset", "1025"],
+            &["--addr", "10.0.0"],
+            &["demo", "--seconds", "0"],
+            &["demo", "--scenario", "nonsense"],
+            &["--no-such-flag"],
+        ] {
+            let args = ["observer"].iter().chain(bad);
+            assert!(Cli::try_parse_from(args).is_err(), "{bad:?}");
+        }
+        let good = Cli::try_parse_from(["observer", "--run", "0xff", "--duration", "1.5s"]).unwrap();
+        assert_eq!(good.observe.runs, [255]);
+        assert_eq!(good.observe.duration, Some(Duration::from_millis(1500)));
+    }
+}

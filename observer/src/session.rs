@@ -1,0 +1,182 @@
+//! A live observation: a thread of its own that reads the rings, runs the
+//! pipeline and publishes a snapshot per interval.
+//!
+//! ```text
+//! Session::start ─ attach ─▶ reader thread: wait, poll, correlate, publish ─▶ watch channel
+//! Session::finish ─ let what is under way arrive, final sweep ─▶ last snapshot, detached
+//! ```
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use observer_ebpf::abi::{Detail, FlowSlot};
+use tokio::sync::watch;
+
+use crate::{
+    host::monotonic_ns,
+    kernel::{
+        KernelError,
+        attach::{AttachOptions, Attached},
+    },
+    pipeline::Pipeline,
+    snapshot::Snapshot,
+    source::{Batch, Progress, Source, SourceError, SourceMeta, ring::RingSource},
+};
+
+/// How long records may sit in the rings. Ten milliseconds at a million
+/// datagrams per second fill a tenth of the default rings.
+const POLL: Duration = Duration::from_millis(10);
+/// How long the end of an observation waits for datagrams that are on their
+/// way; what is still under way then is reported as in flight.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// What can go wrong while observing.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// Nothing could be attached.
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    /// The rings or tables became unreadable.
+    #[error(transparent)]
+    Source(#[from] SourceError),
+    /// The reader thread could not be started or ended unexpectedly.
+    #[error("the reader of the rings {0}; please report this")]
+    Reader(String),
+}
+
+/// A running observation. Dropping it detaches everything.
+pub struct Session {
+    stop: Arc<AtomicBool>,
+    reader: Option<JoinHandle<Result<Arc<Snapshot>, SessionError>>>,
+    snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
+    meta: SourceMeta,
+}
+
+impl Session {
+    /// Attaches, and starts reading. When this returns, every datagram sent
+    /// from now on is seen.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Kernel`] if the programs cannot be attached.
+    pub fn start(options: &AttachOptions, interval: Duration) -> Result<Self, SessionError> {
+        let attached = Attached::new(options)?;
+        let source = RingSource::new(attached, Detail::Full)?;
+        let meta = source.meta().clone();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (publish, snapshots) = watch::channel(None);
+        let stopped = Arc::clone(&stop);
+        let reader = std::thread::Builder::new()
+            .name("observer-reader".to_owned())
+            .spawn(move || read(source, &stopped, interval, &publish))
+            .map_err(|e| SessionError::Reader(format!("could not be started: {e}")))?;
+        Ok(Self { stop, reader: Some(reader), snapshots, meta })
+    }
+
+    /// A snapshot per interval; `None` until the first.
+    pub fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
+        self.snapshots.clone()
+    }
+
+    /// What is known of the source.
+    pub fn meta(&self) -> &SourceMeta {
+        &self.meta
+    }
+
+    /// Ends the observation and detaches: takes up to half a second for
+    /// datagrams that are still on their way.
+    ///
+    /// # Errors
+    ///
+    /// What kept the reader from going on.
+    pub fn finish(mut self) -> Result<Arc<Snapshot>, SessionError> {
+        self.stop.store(true, Ordering::Relaxed);
+        match self.reader.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result,
+            Some(Err(_)) | None => Err(SessionError::Reader("panicked".to_owned())),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(reader) = self.reader.take() {
+            // Its error, if any, has nobody left to hear it.
+            let _ = reader.join();
+        }
+    }
+}
+
+fn read(
+    mut source: RingSource,
+    stop: &AtomicBool,
+    interval: Duration,
+    publish: &watch::Sender<Option<Arc<Snapshot>>>,
+) -> Result<Arc<Snapshot>, SessionError> {
+    let mut pipeline = Pipeline::new(source.meta().clone());
+    let mut batch = Batch::default();
+    let mut next = Instant::now() + interval;
+    while !stop.load(Ordering::Relaxed) {
+        source.wait(POLL);
+        drain(&mut source, &mut pipeline, &mut batch)?;
+        let now = Instant::now();
+        if now >= next {
+            // The tables first: what they count is then in the rings.
+            let tables = source.tables(false)?;
+            drain(&mut source, &mut pipeline, &mut batch)?;
+            pipeline.tables(tables);
+            publish.send_replace(Some(pipeline.interval(monotonic_ns())));
+            // A late interval does not make the following ones short.
+            next = (next + interval).max(now);
+        }
+    }
+    let deadline = Instant::now() + SETTLE;
+    while Instant::now() < deadline && !settled(&source.flows()) {
+        source.wait(POLL);
+        drain(&mut source, &mut pipeline, &mut batch)?;
+    }
+    let tables = source.tables(true)?;
+    drain(&mut source, &mut pipeline, &mut batch)?;
+    Ok(pipeline.finish(tables))
+}
+
+fn drain(source: &mut RingSource, pipeline: &mut Pipeline, batch: &mut Batch) -> Result<(), SourceError> {
+    loop {
+        batch.clear();
+        let progress = source.poll(batch)?;
+        pipeline.batch(batch);
+        if progress != Progress::More {
+            return Ok(());
+        }
+    }
+}
+
+/// Whether everything that was sent has an outcome.
+fn settled(flows: &[FlowSlot]) -> bool {
+    flows.iter().filter(|f| f.admitted != 0).all(|f| {
+        let known = f.delivered.saturating_add(f.dropped).saturating_add(f.evicted).saturating_add(f.unclaimed);
+        known >= f.sent
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settled_is_when_every_admitted_datagram_has_an_outcome() {
+        let flow = FlowSlot { admitted: 1, sent: 10, delivered: 7, dropped: 2, evicted: 1, ..FlowSlot::default() };
+        assert!(settled(&[flow]));
+        assert!(settled(&[]));
+        let late = FlowSlot { delivered: 6, ..flow };
+        assert!(!settled(&[flow, late]));
+        assert!(settled(&[flow, FlowSlot { admitted: 0, ..late }]));
+    }
+}
