@@ -1,1 +1,3 @@
 //! observer
+
+pub mod lab;
