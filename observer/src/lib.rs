@@ -1,3 +1,12 @@
 //! observer
-
+pub mod component;
+pub mod correlate;
+pub mod culprit;
+pub mod decode;
 pub mod lab;
+pub mod metrics;
+pub mod pipeline;
+pub mod report;
+pub mod snapshot;
+pub mod source;
+pub mod view;

@@ -1,0 +1,136 @@
+//! The pipeline behind every source: correlate → metrics → snapshot.
+//!
+//! Live and replay push the same calls: [`Pipeline::batch`] for what a poll
+//! yielded, [`Pipeline::tables`] for the tables read at an interval,
+//! [`Pipeline::interval`] to close it, and [`Pipeline::finish`] once, with the
+//! swept tables. Memory is bounded whatever the length of a run.
+
+use std::sync::Arc;
+
+use crate::correlate::{Correlator, Outcome};
+use crate::metrics::counts::{self, RecordsSeen, Totals};
+use crate::metrics::{FlowMetrics, Slowest, Window};
+use crate::report::build::{Ingredients, report};
+use crate::report::{Counts, Kind, Report};
+use crate::snapshot::Snapshot;
+use crate::source::{Batch, SourceMeta, Tables};
+
+/// From records to snapshots.
+#[derive(Debug)]
+pub struct Pipeline {
+    meta: SourceMeta,
+    correlator: Correlator,
+    interval: Window,
+    whole: Window,
+    flows: FlowMetrics,
+    slowest: Slowest,
+    seen: RecordsSeen,
+    tables: Tables,
+    last_counts: Counts,
+    interval_from_ns: u64,
+    snapshots: u64,
+}
+
+impl Pipeline {
+    /// A pipeline for the source that `meta` describes.
+    pub fn new(meta: SourceMeta) -> Self {
+        let start_ns = meta.start_ns;
+        Self {
+            meta,
+            correlator: Correlator::default(),
+            interval: Window::default(),
+            whole: Window::default(),
+            flows: FlowMetrics::default(),
+            slowest: Slowest::default(),
+            seen: RecordsSeen::default(),
+            tables: Tables::empty(start_ns),
+            last_counts: Counts::default(),
+            interval_from_ns: start_ns,
+            snapshots: 0,
+        }
+    }
+
+    /// Takes in what a poll yielded.
+    pub fn batch(&mut self, batch: &Batch) {
+        self.correlator.control(batch);
+        self.seen.malformed = self.seen.malformed.saturating_add(batch.malformed);
+        for record in &batch.journeys {
+            let journey = self.correlator.journey(record);
+            self.interval.record(&journey);
+            if journey.outcome == Outcome::Delivered {
+                self.flows.record(journey.flow, &journey.stages);
+                if journey.stages.is_complete() {
+                    self.slowest.offer(&journey);
+                }
+            }
+        }
+    }
+
+    /// Takes in the tables read at an interval. A caller that reads them less
+    /// often sees counts move less often, nothing else.
+    pub fn tables(&mut self, tables: Tables) {
+        self.tables = tables;
+    }
+
+    /// Closes the interval at `now_ns`.
+    pub fn interval(&mut self, now_ns: u64) -> Arc<Snapshot> {
+        self.close(Kind::Interval, now_ns)
+    }
+
+    /// Closes the run with the tables of the final sweep, once everything the
+    /// source had has been taken in.
+    pub fn finish(&mut self, tables: Tables) -> Arc<Snapshot> {
+        let at_ns = tables.at_ns.max(self.interval_from_ns);
+        self.tables = tables;
+        self.close(Kind::Final, at_ns)
+    }
+
+    fn close(&mut self, kind: Kind, now_ns: u64) -> Arc<Snapshot> {
+        self.whole.merge(&self.interval);
+        self.seen.delivered = self.whole.delivered;
+        self.seen.dropped = self.whole.dropped;
+        let totals = Totals::of(&self.tables, &self.meta, self.seen, kind == Kind::Final);
+        let recent = counts::since(&totals.counts, &self.last_counts);
+
+        let span = (self.interval_from_ns, now_ns);
+        let interval = self.report(Kind::Interval, span, &self.interval, recent, &totals);
+        let total =
+            self.report(kind, (self.meta.start_ns, now_ns), &self.whole, totals.counts.clone(), &totals);
+
+        self.last_counts = totals.counts;
+        self.interval_from_ns = now_ns;
+        self.interval.clear();
+        self.flows.rebalance();
+        self.correlator.waits.prune();
+        let number = self.snapshots;
+        self.snapshots = number.saturating_add(1);
+        Arc::new(Snapshot {
+            number,
+            total: Arc::new(total),
+            interval: Arc::new(interval),
+            slowest: self.slowest.list(),
+        })
+    }
+
+    fn report(
+        &self,
+        kind: Kind,
+        span_ns: (u64, u64),
+        window: &Window,
+        counts: Counts,
+        totals: &Totals,
+    ) -> Report {
+        report(Ingredients {
+            kind,
+            span_ns,
+            meta: &self.meta,
+            tables: &self.tables,
+            window,
+            counts,
+            totals,
+            flows: &self.flows,
+            book: &self.correlator.flows,
+            waits: self.correlator.waits.totals(),
+        })
+    }
+}
