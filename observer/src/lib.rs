@@ -16,6 +16,7 @@ pub mod decode;
 pub mod filter;
 pub mod host;
 pub mod kernel;
+pub mod lab;
 pub mod metrics;
 pub mod pipeline;
 pub mod report;
