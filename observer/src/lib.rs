@@ -3,6 +3,7 @@ pub mod component;
 pub mod correlate;
 pub mod culprit;
 pub mod decode;
+pub mod demo;
 pub mod lab;
 pub mod metrics;
 pub mod pipeline;
