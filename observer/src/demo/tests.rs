@@ -6,7 +6,8 @@ use crate::lab::needs_root;
 use crate::lab::scenario::Outcome;
 use crate::pipeline::Pipeline;
 use crate::report::{Culprit, Distribution};
-use crate::source::{Tables, synthetic};
+use crate::source::Tables;
+use crate::source::synthetic::{self, Plan, Spread, Synthetic};
 
 /// A distribution of so many values with these p50, p99, p99.9 and maximum
 /// (0: too few to say).
@@ -149,4 +150,58 @@ fn a_stopped_demo_reports_what_is_done() {
     let demo = play(&known, 1, &mut Prompted::new(&say), &stop, &mut |_| Ok(())).unwrap();
     assert_eq!((demo.scenarios.len(), demo.exit_code()), (1, 2));
     assert!(demo.scenarios[0].ok);
+}
+
+/// The schema in docs/, with the report's that it refers to.
+fn violations(demo: &serde_json::Value) -> Vec<String> {
+    let schema = |name: &str| -> serde_json::Value {
+        let path = format!("{}/../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+        serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    };
+    let report = schema("report.schema.json");
+    let uri = report["$id"].as_str().unwrap().to_owned();
+    let registry = jsonschema::Registry::new().add(uri, report).unwrap().prepare().unwrap();
+    let validator =
+        jsonschema::options().with_registry(&registry).build(&schema("demo.schema.json")).unwrap();
+    validator.iter_errors(demo).map(|e| e.to_string()).collect()
+}
+
+#[test]
+fn the_json_is_what_its_schema_says() {
+    let plan = Plan { shaper: Spread::Ramp(300_000_000), ..Plan::default() };
+    let observed = Pipeline::run(&mut Synthetic::new(plan)).unwrap();
+    let shaper = Played::judge(Known::Shaper, Report::clone(&observed.total));
+    assert_eq!((shaper.found, shaper.ok), (Some(Blame::Shaper), true));
+    let scenarios =
+        vec![shaper, played(Known::Quiet, None), played(Known::SenderQueue, Some(Blame::HostNoise))];
+    let demo = Demo { schema: SCHEMA, scenarios, interrupted: true, failure: None };
+    let json = serde_json::to_value(&demo).unwrap();
+    assert_eq!(violations(&json), [""; 0]);
+
+    let broken: [fn(&mut serde_json::Value); 6] = [
+        |v| v["schema"] = "observer-demo/2".into(),
+        |v| v["more"] = 1.into(),
+        |v| v["scenarios"][0]["found"] = "nobody".into(),
+        |v| v["scenarios"][1]["expected"] = serde_json::Value::Null,
+        |v| v["scenarios"][0]["report"]["verdict"] = "fine".into(),
+        |v| drop(v["scenarios"][2].as_object_mut().unwrap().remove("ok")),
+    ];
+    for (i, change) in broken.into_iter().enumerate() {
+        let mut json = json.clone();
+        change(&mut json);
+        assert_ne!(violations(&json), [""; 0], "change {i} passed");
+    }
+}
+
+#[test]
+fn json_is_one_line_at_the_end_and_nothing_else() {
+    needs_root!();
+    let say = |scenario| Ok(right(scenario));
+    let args = cli::DemoArgs { scenarios: vec![Known::Shaper], seconds: 2, json: true };
+    let mut out = Vec::new();
+    let demo = cli::run(&args, &mut Prompted::new(&say), &Stop::new(), &mut out, false).unwrap();
+    assert_eq!(demo.exit_code(), 0);
+    let text = String::from_utf8(out).unwrap();
+    assert_eq!((text.matches('\n').count(), text.ends_with('\n')), (1, true));
+    assert_eq!(violations(&serde_json::from_str(&text).unwrap()), [""; 0]);
 }
