@@ -13,7 +13,7 @@ use crate::metrics::{FlowMetrics, Slowest, Window};
 use crate::report::build::{Ingredients, report};
 use crate::report::{Counts, Kind, Report};
 use crate::snapshot::Snapshot;
-use crate::source::{Batch, SourceMeta, Tables};
+use crate::source::{Batch, Progress, Source, SourceError, SourceMeta, Tables};
 
 /// From records to snapshots.
 #[derive(Debug)]
@@ -83,6 +83,24 @@ impl Pipeline {
         let at_ns = tables.at_ns.max(self.interval_from_ns);
         self.tables = tables;
         self.close(Kind::Final, at_ns)
+    }
+
+    /// Runs a source that ends (a trace, a synthetic plan) to its end.
+    ///
+    /// # Errors
+    ///
+    /// When the source breaks; what came before is lost with it.
+    pub fn run(source: &mut impl Source) -> Result<Arc<Snapshot>, SourceError> {
+        let mut pipeline = Self::new(source.meta().clone());
+        let mut batch = Batch::default();
+        loop {
+            batch.clear();
+            let progress = source.poll(&mut batch)?;
+            pipeline.batch(&batch);
+            if progress == Progress::End {
+                return Ok(pipeline.finish(source.tables(true)?));
+            }
+        }
     }
 
     fn close(&mut self, kind: Kind, now_ns: u64) -> Arc<Snapshot> {

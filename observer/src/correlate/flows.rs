@@ -113,6 +113,6 @@ mod tests {
     #[test]
     fn ipv6_and_hostile_names_are_printable() {
         assert_eq!(address(6, Ipv6Addr::LOCALHOST.octets(), 9), "[::1]:9");
-        assert_eq!(comm(b"\x1b[2J\xff\0garbage__"), "\u{fffd}[2J\u{fffd}");
+        assert_eq!(comm(b"\x1b[2J\xff\0garbage___"), "\u{fffd}[2J\u{fffd}");
     }
 }

@@ -238,6 +238,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
         fn quantiles_are_within_a_thousandth_of_the_sorted_values(
             values in proptest::collection::vec(0..=HIGHEST_NS, 20..300),
@@ -246,7 +247,7 @@ mod tests {
             values.iter().for_each(|v| latency.record(*v));
             let mut sorted = values;
             sorted.sort_unstable();
-            for rank in 1..=sorted.len() {
+            for rank in [1, 2, sorted.len() / 2, sorted.len() - 1, sorted.len()] {
                 let exact = sorted[rank - 1];
                 let found = latency.at_rank(rank as u64).unwrap();
                 prop_assert!(found >= exact && found - exact <= exact / 1_000, "{found} for {exact}");

@@ -1,0 +1,43 @@
+//! The table of components: a row each, parts below theirs.
+
+use std::fmt::Write;
+
+use super::paint::Paint;
+use crate::component::Component;
+use crate::report::{Components, Distribution};
+use crate::view::units::{count, duration_or_dash};
+
+/// The table; with `parts`, each component's parts follow it.
+pub fn components(c: &Components, parts: bool, paint: Paint) -> String {
+    let mut out = String::new();
+    let head =
+        format!("{:<18}{:>12}{:>9}{:>9}{:>9}{:>9}{:>9}", "", "count", "p50", "p90", "p99", "p99.9", "max");
+    line(&mut out, &paint.faint(head));
+    for component in Component::ALL {
+        let of = c.get(component);
+        line(&mut out, &row(component.title(), &of.distribution));
+        if parts {
+            for (name, distribution) in &of.parts {
+                let name = format!("  {}", name.replace('_', " "));
+                line(&mut out, &paint.faint(row(&name, distribution)));
+            }
+        }
+    }
+    line(&mut out, &paint.heading(row("total", &c.total.distribution)));
+    out
+}
+
+/// One row, 75 columns.
+pub fn row(name: &str, d: &Distribution) -> String {
+    let mut out = format!("{name:<18}{:>12}", count(d.count));
+    for ns in [d.p50_ns, d.p90_ns, d.p99_ns, d.p99_9_ns, d.max_ns] {
+        // Writing to a String cannot fail.
+        let _ = write!(out, "{:>9}", duration_or_dash(ns));
+    }
+    out
+}
+
+fn line(out: &mut String, text: &str) {
+    out.push_str(text);
+    out.push('\n');
+}
