@@ -92,7 +92,8 @@ impl LatencyHistogram {
         }
         let rank = round_u64((q * n as f64).ceil()).max(1);
         let inside_rank = rank.checked_sub(self.underflow).filter(|r| (1..=self.inside.len()).contains(r))?;
-        Some(self.inside.value_at_quantile(inside_rank as f64 / self.inside.len() as f64))
+        // Half a rank less: it is rounded up again, and must not become the next.
+        Some(self.inside.value_at_quantile((inside_rank as f64 - 0.5) / self.inside.len() as f64))
     }
 
     /// The histogram of the samples inside the range.
@@ -166,10 +167,7 @@ mod tests {
 
     #[test]
     fn a_quantile_needs_ten_samples_beyond_it() {
-        assert_eq!(
-            [0.5, 0.9, 0.99, 0.999, 0.9999].map(samples_needed),
-            [20, 100, 1_000, 10_000, 100_000]
-        );
+        assert_eq!([0.5, 0.9, 0.99, 0.999, 0.9999].map(samples_needed), [20, 100, 1_000, 10_000, 100_000]);
         let mut h = LatencyHistogram::new();
         for i in 0..999 {
             h.record(i);

@@ -18,6 +18,7 @@ pub mod clock;
 mod engine;
 mod errno;
 pub mod hist;
+pub mod host;
 mod num;
 pub mod pace;
 mod progress;
@@ -29,6 +30,7 @@ mod stop;
 pub mod thread;
 pub mod track;
 pub mod units;
+pub mod verdict;
 
 pub use batch::{ReadCall, SendCall};
 pub use engine::{
@@ -37,10 +39,11 @@ pub use engine::{
 pub use hist::{LatencyHistogram, Summary};
 pub use pace::CatchUp;
 pub use progress::Progress;
-pub use recv::{Delivery, RecvConfig, RecvError, RecvReport, Receiver};
+pub use recv::{Delivery, Receiver, RecvConfig, RecvError, RecvReport};
 pub use schedule::{Schedule, Step};
 pub use socket::Buffer;
 pub use stop::Stop;
+pub use verdict::{Finding, Verdict};
 
 /// A random run id, never 0.
 pub fn new_run() -> u32 {

@@ -146,7 +146,13 @@ mod tests {
 
     /// Drives a pacer through a stall: a publisher that needs `cost` ns per
     /// datagram and stands still from `stall.0` for `stall.1` ns.
-    fn drive(policy: CatchUp, rate: f64, end: i64, cost: i64, stall: (i64, i64)) -> (Vec<(i64, i64)>, u64, u64) {
+    fn drive(
+        policy: CatchUp,
+        rate: f64,
+        end: i64,
+        cost: i64,
+        stall: (i64, i64),
+    ) -> (Vec<(i64, i64)>, u64, u64) {
         let s = Schedule::Constant { rate };
         let mut pacer = Pacer::new(s.slots(0, 1, None), 0, end, policy, s.tolerance_ns());
         let (mut now, mut out) = (0, Vec::new());

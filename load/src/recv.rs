@@ -227,6 +227,15 @@ impl Receiver {
         self.socket.rcvbuf
     }
 
+    /// The same socket, following `run` only and measuring what it offers from
+    /// `from_ns` on (the sender's CLOCK_MONOTONIC).
+    #[must_use]
+    pub fn measuring(mut self, run: u32, from_ns: i64) -> Self {
+        self.config.run = Some(run);
+        self.config.window = Some((from_ns, i64::MAX));
+        self
+    }
+
     /// Reads on the calling thread until a bound is met or `stop` is set.
     ///
     /// # Errors
@@ -337,7 +346,13 @@ impl<'a> State<'a> {
         }
     }
 
-    fn take(&mut self, batch: &RecvBatch, received_ns: i64, progress: &Progress, log: &mut impl FnMut(&Delivery)) {
+    fn take(
+        &mut self,
+        batch: &RecvBatch,
+        received_ns: i64,
+        progress: &Progress,
+        log: &mut impl FnMut(&Delivery),
+    ) {
         self.reads += 1;
         let mut stamped = 0;
         for datagram in batch.datagrams() {

@@ -100,7 +100,9 @@ fn bind_advice(e: Errno) -> &'static str {
 
 fn connect_advice(e: Errno) -> &'static str {
     match e {
-        Errno::NETUNREACH | Errno::HOSTUNREACH => "no route: see `ip route get`, and that the interface is up",
+        Errno::NETUNREACH | Errno::HOSTUNREACH => {
+            "no route: see `ip route get`, and that the interface is up"
+        }
         Errno::ACCESS | Errno::PERM => "a broadcast address, or refused by a firewall",
         Errno::INVAL => "a link-local target needs its interface, as in [fe80::1%2]",
         _ => "check the address",
@@ -259,7 +261,11 @@ fn path_mtu(target: SocketAddr, bind: Option<SocketAddr>) -> Result<u32, SocketE
     }
     connect(&fd, target)?;
     let mtu = if target.is_ipv4() { sockopt::ip_mtu(&fd) } else { sockopt::ipv6_mtu(&fd) };
-    mtu.map_err(|source| SocketError::Option { option: "IP_MTU", source, advice: "the path's MTU is unknown" })
+    mtu.map_err(|source| SocketError::Option {
+        option: "IP_MTU",
+        source,
+        advice: "the path's MTU is unknown",
+    })
 }
 
 fn udp(family_of: SocketAddr) -> Result<OwnedFd, SocketError> {

@@ -101,9 +101,9 @@ pub fn size(text: &str) -> Result<usize, UnitError> {
         "MiB" | "Mi" => 1_048_576.0,
         _ => return Err(error(text, SIZE, "its unit is unknown")),
     };
-    whole(value * scale).and_then(|n| usize::try_from(n).ok()).ok_or_else(|| {
-        error(text, SIZE, "it is not a whole number of bytes below 2^53")
-    })
+    whole(value * scale)
+        .and_then(|n| usize::try_from(n).ok())
+        .ok_or_else(|| error(text, SIZE, "it is not a whole number of bytes below 2^53"))
 }
 
 /// A number of things: `5000`, `90k`, `2M`.
@@ -135,7 +135,13 @@ pub fn show_ns(ns: i64) -> String {
         m if m < 1e9 => (m / 1e6, "ms"),
         m => (m / 1e9, "s"),
     };
-    let digits = if value >= 100.0 || unit == "ns" { 0 } else if value >= 10.0 { 1 } else { 2 };
+    let digits = if value >= 100.0 || unit == "ns" {
+        0
+    } else if value >= 10.0 {
+        1
+    } else {
+        2
+    };
     format!("{}{value:.digits$} {unit}", if ns < 0 { "-" } else { "" })
 }
 
@@ -194,7 +200,10 @@ mod tests {
 
     #[test]
     fn figures_are_written_with_three_digits() {
-        assert_eq!([0, 999, 1_500, 377_190_000, -20_400].map(show_ns), ["0 ns", "999 ns", "1.50 µs", "377 ms", "-20.4 µs"]);
+        assert_eq!(
+            [0, 999, 1_500, 377_190_000, -20_400].map(show_ns),
+            ["0 ns", "999 ns", "1.50 µs", "377 ms", "-20.4 µs"]
+        );
         assert_eq!([0, 999, 1_000, 1_234_567].map(show_count), ["0", "999", "1,000", "1,234,567"]);
     }
 

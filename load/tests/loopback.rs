@@ -168,16 +168,22 @@ fn a_small_receive_buffer_and_a_slow_reader_lose_what_the_socket_says() {
 #[test]
 fn a_stall_of_the_reader_shows_for_every_datagram_scheduled_in_it() {
     let stall = Duration::from_millis(100);
-    let (_, r, log) = both(V4, |c| c.stall = Some((Duration::from_millis(50), stall)), |_| {});
+    let (s, r, log) = both(V4, |c| c.stall = Some((Duration::from_millis(50), stall)), |_| {});
     assert_eq!(r.total.unique, 4_000);
-    // 20,000/s for 100 ms: 2,000 datagrams wait, the k-th for 100 ms − k · 50 µs.
-    let waited = |at_least: i64| {
-        log.iter().filter(|d| d.received_ns - d.stamp.intended_ns >= at_least * 1_000_000).count()
-    };
-    let (most, half, tenth) = (waited(90), waited(50), waited(10));
-    assert!((150..=450).contains(&most), "{most}");
-    assert!((950..=1_400).contains(&half), "{half}");
-    assert!((1_750..=2_400).contains(&tenth), "{tenth}");
+    // The stall as it was: the longest time without a read.
+    let gap = log.windows(2).max_by_key(|w| w[1].received_ns - w[0].received_ns).unwrap();
+    let (from, to) = (gap[0].received_ns, gap[1].received_ns);
+    assert!(to - from >= 100_000_000, "{}", to - from);
+    // Every slot of the grid within it was offered nevertheless, and its
+    // latency is the rest of the stall.
+    let grid = (0..4_000).map(|k| s.start_ns + 50_000 * k).filter(|t| (from..to).contains(t)).count();
+    let hit: Vec<_> = log.iter().filter(|d| (from..to).contains(&d.stamp.intended_ns)).collect();
+    assert_eq!(hit.len(), grid);
+    assert!(grid >= 1_900, "{grid}");
+    assert!(hit.iter().all(|d| d.received_ns >= to));
+    // So the distribution is that of a ramp: half the stall at its median.
+    let beyond = log.iter().filter(|d| d.received_ns - d.stamp.intended_ns >= (to - from) / 2).count();
+    assert!(beyond >= grid / 2 - 1, "{beyond} of {grid}");
 }
 
 #[test]
@@ -188,7 +194,7 @@ fn nobody_listening_is_reported_and_not_fatal() {
     config.count = Some(200);
     let report = load::send(&config, &Stop::new()).unwrap();
     assert_eq!((report.offered, report.sent), (200, 200));
-    assert!(report.reported.get("ECONNREFUSED").is_some_and(|n| *n > 50), "{:?}", report.reported);
+    assert!(report.reported.get("ECONNREFUSED").is_some_and(|n| *n > 0), "{:?}", report.reported);
 }
 
 #[test]
@@ -237,7 +243,8 @@ fn more_than_the_machine_can_do_obeys_the_lag_identity() {
 
 #[test]
 fn forged_and_foreign_datagrams_leave_the_counts_alone() {
-    let receiver = Receiver::bind(&RecvConfig { run: Some(5), ..RecvConfig::new(V4.parse().unwrap()) }).unwrap();
+    let receiver =
+        Receiver::bind(&RecvConfig { run: Some(5), ..RecvConfig::new(V4.parse().unwrap()) }).unwrap();
     let to = receiver.local_addr();
     let stop = Stop::new();
     let reader = {

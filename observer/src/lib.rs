@@ -13,6 +13,7 @@ pub mod component;
 pub mod correlate;
 pub mod culprit;
 pub mod decode;
+pub mod demo;
 pub mod filter;
 pub mod host;
 pub mod kernel;

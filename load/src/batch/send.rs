@@ -53,8 +53,7 @@ impl SendBatch {
     /// `size` bytes (at least a stamp) each, addressed to `target` unless the
     /// socket is connected. Figures outside those bounds are brought inside.
     pub fn new(messages: usize, segments: usize, size: usize, target: Option<SocketAddr>) -> Self {
-        let (messages, segments, size) =
-            (messages.clamp(1, MAX_BATCH), segments.max(1), size.max(STAMP_LEN));
+        let (messages, segments, size) = (messages.clamp(1, MAX_BATCH), segments.max(1), size.max(STAMP_LEN));
         let mut payload = vec![0_u8; messages * segments * size];
         for (i, byte) in payload.iter_mut().enumerate() {
             // Something to see in a capture: the offset within the datagram.

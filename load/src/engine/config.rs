@@ -166,7 +166,8 @@ impl SendConfig {
         if self.call == SendCall::Write && !self.connect {
             return refuse("`write` carries no address: it needs a connected socket".into());
         }
-        if !(1..=MOST_SEGMENTS).contains(&self.segments) || (self.segments > 1 && self.segments * self.size > MOST)
+        if !(1..=MOST_SEGMENTS).contains(&self.segments)
+            || (self.segments > 1 && self.segments * self.size > MOST)
         {
             return refuse(format!(
                 "{} segments of {} B; 1 to {MOST_SEGMENTS} are possible, {MOST} B together",

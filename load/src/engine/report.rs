@@ -67,13 +67,15 @@ pub struct SendReport {
     pub offered_per_s: Option<f64>,
     /// What was handed over in the measured time, per second.
     pub achieved_per_s: Option<f64>,
+    /// There was no schedule to be late against.
+    pub unthrottled: bool,
     /// Mean interval of the schedule, ns; null without one.
     pub interval_ns: Option<f64>,
     /// Offer − intended of every datagram of the measured time.
     pub send_lag: LatencyHistogram,
     /// Seconds of lag gained per second of the measured time.
     pub send_lag_slope: Option<f64>,
-    /// The last datagram's send lag (of the stream furthest behind), ns.
+    /// The send lag of the streams' last datagrams, their mean, ns.
     pub final_lag_ns: Option<i64>,
     /// First offer.
     pub first_offer_ns: Option<i64>,
@@ -95,6 +97,8 @@ pub struct SendReport {
     /// driver engine, else those of the first stream.
     #[serde(skip)]
     pub marks: Vec<DrainMark>,
+    #[serde(skip)]
+    last_lags: Vec<i64>,
     #[serde(skip)]
     slope: Slope,
     #[serde(skip)]
@@ -133,6 +137,7 @@ impl SendReport {
             calls: 0,
             offered_per_s: None,
             achieved_per_s: None,
+            unthrottled: config.schedule == crate::Schedule::Unthrottled,
             interval_ns,
             send_lag: LatencyHistogram::new(),
             send_lag_slope: None,
@@ -146,6 +151,7 @@ impl SendReport {
             sndbuf: sockets.first().map_or(0, |s| s.sndbuf),
             mtu: sockets.first().map_or(0, |s| s.mtu),
             marks: Vec::new(),
+            last_lags: Vec::new(),
             slope: Slope::new(span.measure),
             measured: 0,
             schedule_ns,
@@ -159,7 +165,7 @@ impl SendReport {
         self.measured += p.measured;
         self.send_lag.merge(&p.lag);
         self.slope.merge(&p.slope);
-        self.final_lag_ns = self.final_lag_ns.max(p.last_lag);
+        self.last_lags.extend(p.last_lag);
         self.first_offer_ns = earliest(self.first_offer_ns, p.first_offer);
         self.last_offer_ns = self.last_offer_ns.max(p.last_offer);
         self.streams.push(StreamReport {
@@ -197,16 +203,20 @@ impl SendReport {
         let bound = self.schedule_ns.filter(|_| !stopped);
         self.length_ns = run_length(bound, span, self.last_offer_ns);
         let ended_early = self.offered + self.skipped < self.due;
-        self.interrupted = stopped && (ended_early || self.schedule_ns.is_none_or(|s| self.length_ns < crate::num::signed(s)));
+        self.interrupted = stopped
+            && (ended_early || self.schedule_ns.is_none_or(|s| self.length_ns < crate::num::signed(s)));
         self.measured_ns = (self.length_ns - (span.measure - span.start)).max(0);
         let seconds = |ns: i64| ns as f64 / 1e9;
         if self.measured_ns > 0 {
             self.achieved_per_s = Some(self.measured as f64 / seconds(self.measured_ns));
         }
         let grid = self.schedule_ns.filter(|_| !stopped).map_or(self.length_ns, crate::num::signed);
-        if self.interval_ns.is_some() && grid > 0 {
+        if !self.unthrottled && grid > 0 {
             self.offered_per_s = Some(self.due as f64 / seconds(grid));
         }
+        let streams = i64::try_from(self.last_lags.len()).unwrap_or(1).max(1);
+        self.final_lag_ns =
+            (!self.last_lags.is_empty()).then(|| self.last_lags.iter().sum::<i64>() / streams);
         self.send_lag_slope = self.slope.per_second();
     }
 
@@ -218,6 +228,19 @@ impl SendReport {
     /// Datagrams handed over that the kernel never took.
     pub fn unsent(&self) -> u64 {
         self.offered.saturating_sub(self.sent)
+    }
+}
+
+#[cfg(test)]
+impl SendReport {
+    /// A report of 40 s at `asked`/s to be filled in.
+    pub(crate) fn for_test(asked: f64) -> Self {
+        let mut config = SendConfig::new(std::net::SocketAddr::from(([127, 0, 0, 1], 9)));
+        config.schedule = crate::Schedule::Constant { rate: asked };
+        let mut report = Self::begin(&config, Span { start: 0, measure: 0, end: 0 }, &[]);
+        (report.length_ns, report.measured_ns) = (40_000_000_000, 40_000_000_000);
+        report.offered_per_s = Some(asked);
+        report
     }
 }
 

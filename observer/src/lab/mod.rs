@@ -233,19 +233,27 @@ impl Lab {
     }
 }
 
-/// Ends a test early, and says so, where there are no privileges to make a
-/// namespace. CI has them: there it fails.
+/// Waits until no other test of this program puts load on the machine.
+#[cfg(test)]
+pub(crate) fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Has the machine to itself for the rest of a test. Ends the test early, and
+/// says so, where there are no privileges to make a namespace; CI has them:
+/// there it fails.
 #[cfg(test)]
 macro_rules! needs_root {
     () => {
-        match $crate::lab::Namespace::create("probe") {
-            Ok(_) => {}
+        let _alone = match $crate::lab::Namespace::create("probe") {
+            Ok(_) => $crate::lab::alone(),
             Err(e) if e.is_permission() && std::env::var("CI").as_deref() != Ok("true") => {
                 eprintln!("SKIPPED: needs root");
                 return;
             }
             Err(e) => panic!("{e}"),
-        }
+        };
     };
 }
 #[cfg(test)]
