@@ -21,6 +21,7 @@ pub mod hist;
 pub mod host;
 mod num;
 pub mod pace;
+pub mod pair;
 mod progress;
 pub mod recv;
 pub mod schedule;

@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use load::pair::PairError;
 use load::{RecvError, SendError, Stop, Verdict};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -34,6 +35,16 @@ impl From<SendError> for Failure {
 impl From<RecvError> for Failure {
     fn from(e: RecvError) -> Self {
         if e.is_usage() { Self::Usage(e.to_string()) } else { Self::System(e.to_string()) }
+    }
+}
+
+impl From<PairError> for Failure {
+    fn from(e: PairError) -> Self {
+        match e {
+            PairError::Send(e) => e.into(),
+            PairError::Recv(e) => e.into(),
+            PairError::Thread(_) => Self::System(e.to_string()),
+        }
     }
 }
 
