@@ -8,9 +8,13 @@
 //! permission to set up what is missing. `demo` passes on observer's own.
 
 mod apt;
+mod counts;
 mod demo;
 mod ebpf;
+mod house;
+mod lint;
 mod run;
+mod test;
 mod workspace;
 
 use std::ffi::OsString;
@@ -41,6 +45,12 @@ enum Task {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
+    /// Run every test of the workspace and count them
+    Test {
+        /// Passed on to `cargo test`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        args: Vec<OsString>,
+    },
     /// Build the BPF object from observer-ebpf and put it into the observer crate
     Ebpf {
         /// Compare with the object that is checked in, and change nothing
@@ -50,6 +60,8 @@ enum Task {
         #[arg(long)]
         setup_only: bool,
     },
+    /// Formatting, clippy and the house rules
+    Lint,
 }
 
 fn main() -> ExitCode {
@@ -64,9 +76,11 @@ fn main() -> ExitCode {
     };
     let done = match cli.task {
         Task::Demo { args } => demo::run(&args),
+        Task::Test { args } => test::run(&args),
         Task::Ebpf { check: true, .. } => ebpf::check(),
         Task::Ebpf { setup_only: true, .. } => ebpf::set_up(),
         Task::Ebpf { .. } => ebpf::build(),
+        Task::Lint => lint::run(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -32,9 +32,9 @@ const OLDEST_RUSTC: (u32, u32) = (1, 95);
 /// for BPF.
 const PACKAGES: &[&str] = &["rustc-web", "cargo-web", "libstd-rust-web-dev-bpf"];
 
-/// What to do where no route is open, as an error's closing words.
-const BY_HAND: &str =
-    "or install `rustup toolchain install nightly --component rust-src`, which serves as well";
+/// Opens the error where no route is open.
+const NO_COMPILER: &str = "there is no Rust compiler with a core library for BPF here, and setting one up \
+                           failed (`rustup toolchain install nightly --component rust-src` serves as well)";
 
 /// Where `core` for the target comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,10 +87,8 @@ pub(crate) fn set_up(root: &Path) -> Result<Toolchain> {
     let compiler = match find_compiler() {
         Some(compiler) => compiler,
         None => {
-            apt::install(PACKAGES, "a Rust compiler with a core library for BPF").context(BY_HAND)?;
-            find_compiler().with_context(|| {
-                format!("{} are installed, but make no compiler for {TARGET}; {BY_HAND}", PACKAGES.join(" "))
-            })?
+            apt::install(PACKAGES, "a Rust compiler with a core library for BPF").context(NO_COMPILER)?;
+            find_compiler().context("what was installed brings none").context(NO_COMPILER)?
         }
     };
     let linker = find_linker(root, compiler.version.llvm_major);
