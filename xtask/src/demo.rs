@@ -6,11 +6,20 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
 
 use crate::{apt, run, workspace};
+
+/// Neither root nor a way to become it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the demo makes network namespaces and loads BPF programs: run it as root, or install sudo (`apt-get \
+     install sudo` as root)"
+)]
+pub(crate) struct NotRoot;
 
 /// Builds and runs the demo; returns only if it could not be started.
 ///
@@ -18,8 +27,12 @@ use crate::{apt, run, workspace};
 ///
 /// If something needed is missing, or the build fails.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
-    let asks_only = args.iter().any(|a| a == "--help" || a == "-h");
-    if !asks_only {
+    // Who only asks for help needs neither root nor a network.
+    let as_we_are = run::is_root() || args.iter().any(|arg| arg == "--help" || arg == "-h");
+    if !as_we_are && run::find("sudo").is_none() {
+        return Err(NotRoot.into());
+    }
+    if run::is_root() || !as_we_are {
         apt::ensure(apt::NETWORK)?;
     }
     let root = workspace::root();
@@ -29,13 +42,10 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
             .current_dir(&root),
     )?;
     let observer = target_dir(&root).join("release/observer");
-    let mut command = if run::is_root() || asks_only {
+    let mut command = if as_we_are {
         run::outside_cargo(&observer)
     } else {
-        if run::find("sudo").is_none() {
-            return Err(apt::Error::NoPermission { packages: "sudo".into(), purpose: PURPOSE.into() }.into());
-        }
-        eprintln!("running the demo through sudo, for {PURPOSE}");
+        eprintln!("running the demo through sudo: it makes network namespaces and loads BPF programs");
         let mut sudo = run::outside_cargo("sudo");
         sudo.arg("--").arg(&observer);
         sudo
@@ -45,10 +55,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     Err(error).with_context(|| format!("cannot start `{}`", run::shown(&command)))
 }
 
-/// Why the demo wants root.
-const PURPOSE: &str = "making network namespaces and loading the BPF programs";
-
 /// Where this workspace's build results go.
-fn target_dir(root: &std::path::Path) -> std::path::PathBuf {
+fn target_dir(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }

@@ -84,10 +84,8 @@ fn main() -> ExitCode {
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
-        match error.downcast_ref::<apt::Error>() {
-            Some(_) => ExitCode::from(NO_PERMISSION),
-            None => ExitCode::FAILURE,
-        }
+        let no_permission = error.is::<apt::Error>() || error.is::<demo::NotRoot>();
+        if no_permission { ExitCode::from(NO_PERMISSION) } else { ExitCode::FAILURE }
     })
 }
 

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::counts::Tally;
+use crate::counts::{Counts, Tally};
 use crate::{apt, run, workspace};
 
 /// Exit code when no test ran.
@@ -23,13 +23,40 @@ const NOTHING_TESTED: u8 = 2;
 ///
 /// If something needed is missing, or cargo cannot be started.
 pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
+    let started = Instant::now();
+    let outcome = execute(args, &[])?;
+    println!("cargo test took {:.0} s", started.elapsed().as_secs_f64());
+    println!("{}", outcome.counts);
+    Ok(match (outcome.success, outcome.counts.ran()) {
+        (false, _) => ExitCode::FAILURE,
+        (true, 0) => ExitCode::from(NOTHING_TESTED),
+        (true, _) => ExitCode::SUCCESS,
+    })
+}
+
+/// How a run of tests ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    /// Whether cargo test succeeded.
+    pub(crate) success: bool,
+    /// How many tests ended how.
+    pub(crate) counts: Counts,
+}
+
+/// Runs cargo test with `args` and, in its environment, `variables`; prints
+/// its output and which tests skipped themselves.
+///
+/// # Errors
+///
+/// If something needed is missing, or cargo cannot be started.
+pub(crate) fn execute(args: &[OsString], variables: &[(&str, &OsStr)]) -> Result<Outcome> {
     apt::ensure(apt::NETWORK)?;
     if !run::is_root() {
         eprintln!("not root: tests that load BPF programs or make network namespaces will be skipped");
     }
-    let started = Instant::now();
     let mut command = Command::new(workspace::cargo());
     command.current_dir(workspace::root()).args(arguments(args)).stdout(Stdio::piped());
+    command.envs(variables.iter().copied());
     let mut child = command.spawn().with_context(|| format!("cannot start `{}`", run::shown(&command)))?;
     let mut tally = Tally::default();
     if let Some(output) = child.stdout.take() {
@@ -51,13 +78,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
             "cargo test failed ({status}) without a failing test: it did not compile, or a test crashed"
         );
     }
-    println!("cargo test took {:.0} s", started.elapsed().as_secs_f64());
-    println!("{counts}");
-    Ok(match (status.success(), counts.ran()) {
-        (false, _) => ExitCode::FAILURE,
-        (true, 0) => ExitCode::from(NOTHING_TESTED),
-        (true, _) => ExitCode::SUCCESS,
-    })
+    Ok(Outcome { success: status.success(), counts })
 }
 
 /// The arguments of cargo, from those given here: the whole workspace unless

@@ -12,11 +12,11 @@ mod strip;
 mod toolchain;
 
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
-use crate::{run, workspace};
+use crate::{test, workspace};
 use record::Record;
 
 /// Tells the tests of `observer` to load this object in place of the one
@@ -103,12 +103,12 @@ pub(crate) fn check() -> Result<ExitCode> {
     println!("  made by  {}", recorded.tools);
     println!("  here are {}", record.tools);
     println!("running observer's tests on the object made here");
-    run::succeed(
-        Command::new(workspace::cargo())
-            .args(["test", "--locked", "--package", "observer"])
-            .current_dir(&root)
-            .env(OBJECT_VARIABLE, &fresh),
-    )?;
+    let outcome =
+        test::execute(&["--package".into(), "observer".into()], &[(OBJECT_VARIABLE, fresh.as_os_str())])?;
+    println!("on the object made here: {}", outcome.counts);
+    if !outcome.success || outcome.counts.ran() == 0 {
+        bail!("the object made here, {}, did not pass observer's tests", fresh.display());
+    }
     Ok(ExitCode::SUCCESS)
 }
 

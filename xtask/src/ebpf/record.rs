@@ -84,15 +84,15 @@ pub(crate) fn digest(bytes: &[u8]) -> String {
     hexadecimal(&Sha256::digest(bytes))
 }
 
-/// SHA-256 over the manifest and the Rust sources of the probes, in the order
-/// of their paths: each path, NUL, the length, and the content.
+/// SHA-256 over the Rust sources of the probes, in the order of their paths:
+/// each path, NUL, the length, and the content.
 ///
 /// # Errors
 ///
 /// If a source cannot be read.
 pub(crate) fn sources_digest(root: &Path) -> Result<String> {
     let package = root.join(workspace::PROBES);
-    let mut files = vec![package.join("Cargo.toml")];
+    let mut files = Vec::new();
     collect(&package.join("src"), &mut files)?;
     files.sort();
     let mut sum = Sha256::new();
@@ -155,7 +155,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let package = dir.path().join(workspace::PROBES);
         std::fs::create_dir_all(package.join("src/probes")).unwrap();
-        std::fs::write(package.join("Cargo.toml"), "[package]").unwrap();
         std::fs::write(package.join("src/probes/a.rs"), "a").unwrap();
         let of = || sources_digest(dir.path()).unwrap();
         let first = of();
