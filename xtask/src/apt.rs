@@ -118,7 +118,7 @@ fn apt_get(args: &[&str]) -> std::io::Result<std::process::ExitStatus> {
     command
         .args(["DEBIAN_FRONTEND=noninteractive", "apt-get"])
         // Wait for an unattended upgrade rather than fail beside it.
-        .args(["-o", "DPkg::Lock::Timeout=300"])
+        .args(["-o", "DPkg::Lock::Timeout=300", "-o", "Dpkg::Use-Pty=0"])
         .args(args)
         .stdin(Stdio::null())
         // Standard output belongs to the task.
