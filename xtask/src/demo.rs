@@ -1,0 +1,61 @@
+//! `cargo xtask demo`: builds observer as it is shipped and shows it at work.
+//!
+//! The checked-in BPF object is used, so no bpf toolchain is needed. This
+//! process then *becomes* `observer demo`: Ctrl-C reaches it directly, and
+//! its exit code is the task's.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+
+use crate::{apt, run, workspace};
+
+/// Neither root nor a way to become it.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the demo makes network namespaces and loads BPF programs: run it as root, or install sudo (`apt-get \
+     install sudo` as root)"
+)]
+pub(crate) struct NotRoot;
+
+/// Builds and runs the demo; returns only if it could not be started.
+///
+/// # Errors
+///
+/// If something needed is missing, or the build fails.
+pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
+    // Who only asks for help needs neither root nor a network.
+    let as_we_are = run::is_root() || args.iter().any(|arg| arg == "--help" || arg == "-h");
+    if !as_we_are && run::find("sudo").is_none() {
+        return Err(NotRoot.into());
+    }
+    if run::is_root() || !as_we_are {
+        apt::ensure(apt::NETWORK)?;
+    }
+    let root = workspace::root();
+    run::succeed(
+        Command::new(workspace::cargo())
+            .args(["build", "--release", "--locked", "--package", "observer", "--bin", "observer"])
+            .current_dir(&root),
+    )?;
+    let observer = target_dir(&root).join("release/observer");
+    let mut command = if as_we_are {
+        run::outside_cargo(&observer)
+    } else {
+        eprintln!("running the demo through sudo: it makes network namespaces and loads BPF programs");
+        let mut sudo = run::outside_cargo("sudo");
+        sudo.arg("--").arg(&observer);
+        sudo
+    };
+    command.arg("demo").args(args);
+    let error = command.exec();
+    Err(error).with_context(|| format!("cannot start `{}`", run::shown(&command)))
+}
+
+/// Where this workspace's build results go.
+fn target_dir(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
+}
