@@ -65,8 +65,10 @@ pub fn run(
     let over = Stop::new();
     let (sent, received) = std::thread::scope(|scope| {
         let body = || receiver.run_with(&over, progress, log);
-        let reader =
-            std::thread::Builder::new().name("load-recv".into()).spawn_scoped(scope, body).map_err(PairError::Thread)?;
+        let reader = std::thread::Builder::new()
+            .name("load-recv".into())
+            .spawn_scoped(scope, body)
+            .map_err(PairError::Thread)?;
         let sent = send_with(&config, stop, progress);
         if let Ok(report) = &sent {
             await_arrival(progress, report.sent);

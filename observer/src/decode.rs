@@ -3,7 +3,9 @@
 //! A record is known by its first byte and must have exactly the length of
 //! its kind. Anything else is counted as malformed and goes no further.
 
-use observer_ebpf::abi::{Detail, FlowRecord, JourneyRecord, Plain, RecordKind, WaitKind, WaitRecord, value_of};
+use observer_ebpf::abi::{
+    Detail, FlowRecord, JourneyRecord, Plain, RecordKind, WaitKind, WaitRecord, value_of,
+};
 
 use crate::source::Batch;
 
@@ -54,8 +56,8 @@ fn plain<T: Plain>(bytes: &[u8]) -> Option<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use observer_ebpf::abi::bytes_of;
     use crate::source::synthetic;
+    use observer_ebpf::abi::bytes_of;
     use proptest::prelude::*;
 
     #[test]

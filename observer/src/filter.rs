@@ -153,7 +153,8 @@ fn device(name: &str, namespace: Option<&fs::File>, place: Option<&str>) -> Resu
 }
 
 fn interface_index(name: &str) -> Option<u32> {
-    let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None).ok()?;
+    let socket =
+        rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None).ok()?;
     rustix::net::netdevice::name_to_index(socket, name).ok().filter(|index| *index != 0)
 }
 
@@ -173,7 +174,8 @@ fn cgroup_id(path: &Path) -> Result<u64, FilterError> {
     } else {
         root_path.join(path.strip_prefix("/").unwrap_or(path))
     };
-    let metadata = fs::metadata(full.join("cgroup.procs")).and_then(|_| fs::metadata(&full)).map_err(failed)?;
+    let metadata =
+        fs::metadata(full.join("cgroup.procs")).and_then(|_| fs::metadata(&full)).map_err(failed)?;
     Ok(metadata.ino())
 }
 
@@ -211,7 +213,10 @@ mod tests {
     fn names_that_mean_nothing_are_refused_with_advice() {
         let none = Filter::default();
         for (filter, says) in [
-            (Filter { dev: Some("no-such-dev".into()), ..none.clone() }, "no network device no-such-dev; `ip link`"),
+            (
+                Filter { dev: Some("no-such-dev".into()), ..none.clone() },
+                "no network device no-such-dev; `ip link`",
+            ),
             (Filter { netns: Some("no-such-ns".into()), ..none.clone() }, "no network namespace no-such-ns:"),
             (Filter { netns: Some("../x".into()), ..none.clone() }, "no network namespace ../x:"),
             (Filter { pid: NonZeroU32::new(u32::MAX), ..none.clone() }, "no process 4294967295"),

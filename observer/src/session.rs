@@ -161,7 +161,8 @@ fn drain(source: &mut RingSource, pipeline: &mut Pipeline, batch: &mut Batch) ->
 /// Whether everything that was sent has an outcome.
 fn settled(flows: &[FlowSlot]) -> bool {
     flows.iter().filter(|f| f.admitted != 0).all(|f| {
-        let known = f.delivered.saturating_add(f.dropped).saturating_add(f.evicted).saturating_add(f.unclaimed);
+        let known =
+            f.delivered.saturating_add(f.dropped).saturating_add(f.evicted).saturating_add(f.unclaimed);
         known >= f.sent
     })
 }
@@ -172,7 +173,8 @@ mod tests {
 
     #[test]
     fn settled_is_when_every_admitted_datagram_has_an_outcome() {
-        let flow = FlowSlot { admitted: 1, sent: 10, delivered: 7, dropped: 2, evicted: 1, ..FlowSlot::default() };
+        let flow =
+            FlowSlot { admitted: 1, sent: 10, delivered: 7, dropped: 2, evicted: 1, ..FlowSlot::default() };
         assert!(settled(&[flow]));
         assert!(settled(&[]));
         let late = FlowSlot { delivered: 6, ..flow };

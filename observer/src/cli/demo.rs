@@ -8,14 +8,16 @@ use std::{
 
 use load::Stop;
 use observer::{
-    demo::{
-        self, DemoError, Observe, ObserveError, Watch,
-        cli::DemoArgs,
-    },
+    demo::{self, DemoError, Observe, ObserveError, Watch, cli::DemoArgs},
     kernel::attach::AttachOptions,
     lab::scenario::Outcome,
     report::Report,
     session::{Session, SessionError},
+};
+
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    flag,
 };
 
 use super::exit;
@@ -49,9 +51,11 @@ impl Observe for Live {
 /// # Errors
 ///
 /// [`DemoError`] if its result cannot be written.
-pub fn run(args: &DemoArgs) -> Result<ExitCode, DemoError> {
+pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, DemoError> {
     let stop = Stop::new();
-    if let Err(e) = stop.on_signals() {
+    let caught =
+        [SIGINT, SIGTERM, SIGHUP].into_iter().try_for_each(|s| flag::register(s, stop.flag()).map(drop));
+    if let Err(e) = caught {
         eprintln!("observer: cannot catch signals: {e}");
         return Ok(ExitCode::from(exit::INVALID));
     }

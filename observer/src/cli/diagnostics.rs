@@ -17,7 +17,7 @@ impl Log for StandardError {
 }
 
 /// Sends everything logged from now on to standard error.
-pub fn to_stderr() {
+pub(crate) fn to_stderr() {
     static LOGGER: StandardError = StandardError;
     // Fails only if there is a logger already, and then that one serves.
     if log::set_logger(&LOGGER).is_ok() {

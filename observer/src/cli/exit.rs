@@ -6,16 +6,16 @@ use std::process::ExitCode;
 use observer::{kernel::KernelError, report::Level, session::SessionError};
 
 /// 1
-pub const FAILED: u8 = 1;
+pub(crate) const FAILED: u8 = 1;
 /// 2
-pub const INVALID: u8 = 2;
+pub(crate) const INVALID: u8 = 2;
 /// 3
-pub const USAGE: u8 = 3;
+pub(crate) const USAGE: u8 = 3;
 /// 4
-pub const NO_TARGET: u8 = 4;
+pub(crate) const NO_TARGET: u8 = 4;
 
 /// The code of a verdict.
-pub fn of_verdict(verdict: Level) -> ExitCode {
+pub(crate) fn of_verdict(verdict: Level) -> ExitCode {
     match verdict {
         Level::Passed | Level::Warning => ExitCode::SUCCESS,
         Level::Failed => ExitCode::from(FAILED),
@@ -24,7 +24,7 @@ pub fn of_verdict(verdict: Level) -> ExitCode {
 }
 
 /// The code of what kept observer from observing.
-pub fn of_error(error: &SessionError) -> u8 {
+pub(crate) fn of_error(error: &SessionError) -> u8 {
     match error {
         SessionError::Kernel(
             KernelError::Permission { .. }

@@ -5,10 +5,10 @@ use std::{net::IpAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use observer::filter::Filter;
 
-pub mod demo;
-pub mod diagnostics;
-pub mod exit;
-pub mod observe;
+pub(crate) mod demo;
+pub(crate) mod diagnostics;
+pub(crate) mod exit;
+pub(crate) mod observe;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,18 +28,18 @@ Exit codes:
 /// (see docs/stamp.md); `load` writes it, and any application can.
 #[derive(Debug, Parser)]
 #[command(version, after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do instead of observing.
     #[command(subcommand)]
-    pub command: Option<Command>,
+    pub(crate) command: Option<Command>,
     /// What to observe.
     #[command(flatten)]
-    pub observe: ObserveArgs,
+    pub(crate) observe: ObserveArgs,
 }
 
 /// The other things observer does.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Plays four scenarios with a known culprit in network namespaces of its
     /// own, and says whether it was found
     Demo(observer::demo::cli::DemoArgs),
@@ -47,7 +47,7 @@ pub enum Command {
 
 /// Options of an observation.
 #[derive(Debug, Args)]
-pub struct ObserveArgs {
+pub(crate) struct ObserveArgs {
     /// Only datagrams of sockets with this UDP port, at either end
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
@@ -74,25 +74,25 @@ pub struct ObserveArgs {
     stamp_offset: u32,
     /// Stop after this long and print the report (units: ms, s, m, h)
     #[arg(long, value_name = "TIME", value_parser = duration)]
-    pub duration: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
     /// Time between two updates
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = interval)]
-    pub interval: Duration,
+    pub(crate) interval: Duration,
     /// One JSON report (`observer-report/1`) per interval, and a final one
     #[arg(long)]
-    pub json: bool,
+    pub(crate) json: bool,
     /// Measure what each program costs, in ns per call
     #[arg(long)]
-    pub cost: bool,
+    pub(crate) cost: bool,
     /// Diagnostics of the kernel programs on standard error; twice for every
     /// datagram
     #[arg(long, short, action = clap::ArgAction::Count)]
-    pub verbose: u8,
+    pub(crate) verbose: u8,
 }
 
 impl ObserveArgs {
     /// The restrictions asked for.
-    pub fn filter(&self) -> Filter {
+    pub(crate) fn filter(&self) -> Filter {
         Filter {
             port: self.port,
             dev: self.dev.clone(),

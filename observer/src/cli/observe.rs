@@ -24,7 +24,7 @@ const REDRAW: &str = "\x1b[H\x1b[J";
 
 /// What ends an observation before its report.
 #[derive(Debug, thiserror::Error)]
-pub enum ObserveError {
+pub(crate) enum ObserveError {
     /// Something named does not exist.
     #[error(transparent)]
     Filter(#[from] FilterError),
@@ -41,7 +41,7 @@ pub enum ObserveError {
 
 impl ObserveError {
     /// The process's exit code.
-    pub fn exit_code(&self) -> u8 {
+    pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Filter(_) => exit::NO_TARGET,
             Self::Session(e) => exit::of_error(e),
@@ -65,8 +65,9 @@ enum Ended {
 /// # Errors
 ///
 /// What kept it from observing or from reporting.
-pub fn run(args: &ObserveArgs) -> Result<ExitCode, ObserveError> {
-    let mut options = AttachOptions { runs: args.runs.clone(), measure_cost: args.cost, ..AttachOptions::default() };
+pub(crate) fn run(args: &ObserveArgs) -> Result<ExitCode, ObserveError> {
+    let mut options =
+        AttachOptions { runs: args.runs.clone(), measure_cost: args.cost, ..AttachOptions::default() };
     options.settings.stamp_offset = args.stamp_offset;
     args.filter().apply(&mut options.settings)?;
     if args.verbose > 0 {
@@ -177,7 +178,9 @@ impl Output {
             return;
         }
         let until = match duration {
-            Some(d) => format!("for {}", view::units::time(u64::try_from(d.as_nanos()).unwrap_or(u64::MAX))),
+            Some(d) => {
+                format!("for {}", load::units::show_ns(i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)))
+            }
             None => "until Ctrl-C".to_owned(),
         };
         eprintln!("observing {until}");
