@@ -102,11 +102,17 @@ impl Stamp {
     /// programs hold it after one copy.
     #[inline(always)]
     pub const fn from_words(w: &[u64; 4]) -> Option<Self> {
-        let run = (w[0] >> 32) as u32;
-        if w[0] as u32 != MAGIC || run == 0 {
+        #[expect(clippy::cast_possible_truncation, reason = "the halves of a word")]
+        let (magic, run) = (w[0] as u32, (w[0] >> 32) as u32);
+        if magic != MAGIC || run == 0 {
             return None;
         }
-        Some(Self { run, stream_seq: w[1], intended_ns: w[2] as i64, offer_ns: w[3] as i64 })
+        Some(Self {
+            run,
+            stream_seq: w[1],
+            intended_ns: w[2].cast_signed(),
+            offer_ns: w[3].cast_signed(),
+        })
     }
 }
 

@@ -36,6 +36,9 @@ const POLL: Duration = Duration::from_millis(10);
 /// way; what is still under way then is reported as in flight.
 const SETTLE: Duration = Duration::from_millis(500);
 
+/// Sees every batch before the pipeline does: recording, and tests.
+pub type Tap = Box<dyn FnMut(&Batch) + Send>;
+
 /// What can go wrong while observing.
 #[derive(Debug, thiserror::Error)]
 pub enum SessionError {
@@ -66,6 +69,15 @@ impl Session {
     ///
     /// [`SessionError::Kernel`] if the programs cannot be attached.
     pub fn start(options: &AttachOptions, interval: Duration) -> Result<Self, SessionError> {
+        Self::start_tapped(options, interval, Box::new(|_| {}))
+    }
+
+    /// As [`Session::start`], with every batch shown to `tap` first.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Kernel`] if the programs cannot be attached.
+    pub fn start_tapped(options: &AttachOptions, interval: Duration, tap: Tap) -> Result<Self, SessionError> {
         let attached = Attached::new(options)?;
         let source = RingSource::new(attached, Detail::Full)?;
         let meta = source.meta().clone();
@@ -74,7 +86,7 @@ impl Session {
         let stopped = Arc::clone(&stop);
         let reader = std::thread::Builder::new()
             .name("observer-reader".to_owned())
-            .spawn(move || read(source, &stopped, interval, &publish))
+            .spawn(move || Reader::new(source, tap).read(&stopped, interval, &publish))
             .map_err(|e| SessionError::Reader(format!("could not be started: {e}")))?;
         Ok(Self { stop, reader: Some(reader), snapshots, meta })
     }
@@ -114,46 +126,60 @@ impl Drop for Session {
     }
 }
 
-fn read(
-    mut source: RingSource,
-    stop: &AtomicBool,
-    interval: Duration,
-    publish: &watch::Sender<Option<Arc<Snapshot>>>,
-) -> Result<Arc<Snapshot>, SessionError> {
-    let mut pipeline = Pipeline::new(source.meta().clone());
-    let mut batch = Batch::default();
-    let mut next = Instant::now() + interval;
-    while !stop.load(Ordering::Relaxed) {
-        source.wait(POLL);
-        drain(&mut source, &mut pipeline, &mut batch)?;
-        let now = Instant::now();
-        if now >= next {
-            // The tables first: what they count is then in the rings.
-            let tables = source.tables(false)?;
-            drain(&mut source, &mut pipeline, &mut batch)?;
-            pipeline.tables(tables);
-            publish.send_replace(Some(pipeline.interval(monotonic_ns())));
-            // A late interval does not make the following ones short.
-            next = (next + interval).max(now);
-        }
-    }
-    let deadline = Instant::now() + SETTLE;
-    while Instant::now() < deadline && !settled(&source.flows()) {
-        source.wait(POLL);
-        drain(&mut source, &mut pipeline, &mut batch)?;
-    }
-    let tables = source.tables(true)?;
-    drain(&mut source, &mut pipeline, &mut batch)?;
-    Ok(pipeline.finish(tables))
+/// The reader thread's state.
+struct Reader {
+    source: RingSource,
+    pipeline: Pipeline,
+    batch: Batch,
+    tap: Tap,
 }
 
-fn drain(source: &mut RingSource, pipeline: &mut Pipeline, batch: &mut Batch) -> Result<(), SourceError> {
-    loop {
-        batch.clear();
-        let progress = source.poll(batch)?;
-        pipeline.batch(batch);
-        if progress != Progress::More {
-            return Ok(());
+impl Reader {
+    fn new(source: RingSource, tap: Tap) -> Self {
+        let pipeline = Pipeline::new(source.meta().clone());
+        Self { source, pipeline, batch: Batch::default(), tap }
+    }
+
+    fn read(
+        mut self,
+        stop: &AtomicBool,
+        interval: Duration,
+        publish: &watch::Sender<Option<Arc<Snapshot>>>,
+    ) -> Result<Arc<Snapshot>, SessionError> {
+        let mut next = Instant::now() + interval;
+        while !stop.load(Ordering::Relaxed) {
+            self.source.wait(POLL);
+            self.drain()?;
+            let now = Instant::now();
+            if now >= next {
+                // The tables first: what they count is then in the rings.
+                let tables = self.source.tables(false)?;
+                self.drain()?;
+                self.pipeline.tables(tables);
+                publish.send_replace(Some(self.pipeline.interval(monotonic_ns())));
+                // A late interval does not make the following ones short.
+                next = (next + interval).max(now);
+            }
+        }
+        let deadline = Instant::now() + SETTLE;
+        while Instant::now() < deadline && !settled(&self.source.flows()) {
+            self.source.wait(POLL);
+            self.drain()?;
+        }
+        let tables = self.source.tables(true)?;
+        self.drain()?;
+        Ok(self.pipeline.finish(tables))
+    }
+
+    fn drain(&mut self) -> Result<(), SourceError> {
+        loop {
+            self.batch.clear();
+            let progress = self.source.poll(&mut self.batch)?;
+            (self.tap)(&self.batch);
+            self.pipeline.batch(&self.batch);
+            if progress != Progress::More {
+                return Ok(());
+            }
         }
     }
 }
