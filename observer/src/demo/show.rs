@@ -103,6 +103,9 @@ impl<'w> Text<'w> {
         let total = &report.components.total.distribution;
         writeln!(out, "{}", row("total", total))?;
         writeln!(out, "    {}", conservation(&report.counts))?;
+        if report.counts.partial > 0 {
+            writeln!(out, "    {} of those delivered passed a point unseen", count(report.counts.partial))?;
+        }
         if !report.counts.dropped.is_empty() {
             writeln!(out, "    dropped: {}", by_name(&report.counts.dropped))?;
         }
@@ -239,6 +242,7 @@ mod tests {
         report.counts.sent = Some(20_000);
         report.counts.delivered = 15_258;
         report.counts.dropped.insert("SOCKET_RCVBUFF".into(), 4_740);
+        report.counts.partial = 8;
         report.counts.in_flight = 1;
         report.counts.unobserved = 2;
         report.counts.unaccounted = -1;
