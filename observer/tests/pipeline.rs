@@ -1,6 +1,8 @@
 //! From a source's records to the report, its schema and its text, without a
 //! kernel: plans with a known culprit, and tables with known faults.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are not seen as tests")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -227,6 +229,8 @@ fn partial_journeys_keep_their_total_and_what_they_know() {
         (0, 5_000, 10_000, 5_000)
     );
     assert_eq!((c.wire.negatives, c.receiver.parts_out_of_order), (5_000, 5_000));
+    let level = |check| report.findings.iter().find(|f| f.check == check).unwrap().level;
+    assert_eq!((level("observer-complete"), level("points-in-order")), (Level::Warning, Level::Invalid));
 }
 
 #[test]
@@ -284,6 +288,39 @@ fn the_slowest_journeys_are_kept_whole() {
     assert!(totals.is_sorted_by(|a, b| a >= b));
     assert_eq!(Some(totals[0]), snapshot.total.components.total.distribution.max_ns);
     assert!(snapshot.slowest.iter().all(|j| j.record.xmit_ns > 0));
+}
+
+/// Not a test of correctness: prints how many journeys a second the pipeline
+/// takes on one core. `cargo test -p observer --release --test pipeline -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement; meaningful in release only"]
+fn throughput() {
+    let plan = Plan { datagrams: 1_000_000, streams: 4, run_queue_percent: 5, ..quiet() };
+    let mut source = Synthetic::new(plan);
+    let mut pipeline = Pipeline::new(source.meta().clone());
+    let (mut records, mut spent, mut slowest_interval) =
+        (0_usize, std::time::Duration::ZERO, std::time::Duration::ZERO);
+    loop {
+        let mut batch = Batch::default();
+        let progress = source.poll(&mut batch).unwrap();
+        let start = std::time::Instant::now();
+        pipeline.batch(&batch);
+        spent += start.elapsed();
+        records += batch.journeys.len();
+        if records % 100 < 50 {
+            let start = std::time::Instant::now();
+            pipeline.interval(0);
+            slowest_interval = slowest_interval.max(start.elapsed());
+        }
+        if progress == Progress::End {
+            break;
+        }
+    }
+    println!(
+        "{:.2} M journeys/s, an interval closed in {slowest_interval:?} at most",
+        records as f64 / spent.as_secs_f64() / 1e6
+    );
+    assert_eq!(records, 1_000_000);
 }
 
 /// A sender elsewhere: no total, no balance to close, and nothing invented.

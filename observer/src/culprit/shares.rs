@@ -27,6 +27,8 @@ pub fn part_name(part: Part) -> String {
 
 fn tail(window: &Window, t: &TailMakeup) -> Option<Tail> {
     let threshold_ns = window.complete.quantile(t.quantile)?;
+    let mean_ns = window.complete.mean_above(t.quantile)?;
+    let median_ns = window.complete.median()?;
     let n = float(t.count);
     let median = |latency: &Latency| float(latency.median().unwrap_or(0));
     let excess = t.total_ns - n * median(&window.complete);
@@ -49,8 +51,8 @@ fn tail(window: &Window, t: &TailMakeup) -> Option<Tail> {
         quantile: t.quantile.as_f64(),
         threshold_ns,
         count: t.count,
-        mean_ns: whole(t.total_ns / n).unsigned_abs(),
-        excess_ns: whole(excess / n),
+        mean_ns,
+        excess_ns: mean_ns.cast_signed().saturating_sub(median_ns.cast_signed()),
         share: shares(|c| of_total(t.components_ns[c as usize])),
         excess_share: (excess > 0.0).then(|| shares(|c| round(component_excess(c)))),
         part_share,
@@ -76,11 +78,6 @@ fn round(share: f64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "ns below 2^53, 104 days")]
 fn float(n: u64) -> f64 {
     n as f64
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "a mean of values below an hour; the cast saturates")]
-fn whole(ns: f64) -> i64 {
-    ns.round() as i64
 }
 
 #[cfg(test)]
@@ -111,7 +108,7 @@ mod tests {
         }
         let [p99, p999] = tails(&window).try_into().unwrap();
         assert_eq!((p99.quantile, p99.count, p999.count), (0.99, 100, 10));
-        assert_eq!((p99.mean_ns, p99.excess_ns), (110_000, 100_000 - 7));
+        assert_eq!((p99.mean_ns, p99.excess_ns), (110_000, 110_000 - 10_007));
         let close =
             |found: f64, expected: f64| assert!((found - expected).abs() < 2e-3, "{found} {expected}");
         close(p99.share.shaper, 91.0 / 110.0);

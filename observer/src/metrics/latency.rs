@@ -149,6 +149,25 @@ impl Latency {
             .map(|bucket| self.histogram.highest_equivalent(bucket.value_iterated_to()).min(self.max_ns))
     }
 
+    /// Mean of the values above a quantile, as the report rounds them; `None`
+    /// if the quantile cannot be quoted or some of them lie in the overflow.
+    pub fn mean_above(&self, q: Quantile) -> Option<u64> {
+        let n = self.count();
+        if !q.quotable(n) || self.overflow > 0 {
+            return None;
+        }
+        let skipped = q.rank(n);
+        let (mut below, mut sum) = (0_u64, 0_u128);
+        for bucket in self.histogram.iter_recorded() {
+            let before = below;
+            below = below.saturating_add(bucket.count_since_last_iteration());
+            let taken = below.saturating_sub(before.max(skipped));
+            let value = self.histogram.highest_equivalent(bucket.value_iterated_to()).min(self.max_ns);
+            sum += u128::from(taken) * u128::from(value);
+        }
+        u64::try_from(sum / u128::from((n - skipped).max(1))).ok()
+    }
+
     /// Adds the values of `other`, which must have as many digits.
     pub fn merge(&mut self, other: &Self) {
         if self.histogram.add(&other.histogram).is_err() {
@@ -215,6 +234,17 @@ mod tests {
             assert_eq!(report.max_ns, Some(u64::MAX));
             assert_eq!((report.p50_ns, report.p90_ns), (None, None));
         }
+    }
+
+    #[test]
+    fn the_mean_above_a_quantile_is_that_of_the_slowest() {
+        let mut latency = Latency::fine();
+        (1..=1_000).for_each(|n| latency.record(n));
+        assert_eq!(latency.mean_above(Quantile::P99), Some((991..=1_000).sum::<u64>() / 10));
+        assert_eq!(latency.mean_above(Quantile::P90), Some((901..=1_000).sum::<u64>() / 100));
+        assert_eq!(latency.mean_above(Quantile::P999), None);
+        latency.record(u64::MAX);
+        assert_eq!(latency.mean_above(Quantile::P99), None);
     }
 
     #[test]

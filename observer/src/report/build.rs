@@ -1,10 +1,8 @@
 //! Metrics and counts → a report.
 
-use observer_ebpf::abi::Counter;
-
 use super::{
     ComponentReport, Components, Counts, Distribution, FlowReport, Hook, Host, Kind, OtherFlows, Report,
-    RunCounts, SCHEMA, Waits, findings,
+    SCHEMA, Waits, findings,
 };
 use crate::component::{Component, Part};
 use crate::correlate::FlowBook;
@@ -183,17 +181,4 @@ fn hook(point: &str, hook: &str, kind: &str, program: Option<&ProgramStats>) -> 
         calls: measured.map(|p| p.runs),
         missed: program.map_or(0, |p| p.missed),
     }
-}
-
-/// Stamped or not, everything the kernel side counted before any datagram was
-/// followed.
-pub fn seen_but_not_followed(tables: &Tables) -> u64 {
-    [Counter::UnstampedSent, Counter::UnstampedReceived, Counter::ForeignSent, Counter::ForeignReceived]
-        .into_iter()
-        .fold(0, |sum, c| sum.saturating_add(tables.counter(c)))
-}
-
-/// The balance of a run, by id.
-pub fn run(report: &Report, run: u32) -> Option<&RunCounts> {
-    report.by_run.iter().find(|r| r.run == run)
 }

@@ -5,6 +5,8 @@
 //! asked to (INVALID). The checks that need the end of a run are made in final
 //! reports only.
 
+use std::cmp::Reverse;
+
 use super::{Counts, Finding, Kind, Level, Report};
 use crate::metrics::counts::{RECORDS_MISSING, Totals};
 use crate::metrics::{Latency, Quantile, Window};
@@ -60,6 +62,7 @@ pub fn verdict(findings: &[Finding]) -> Level {
 pub fn all(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding> {
     let mut findings = vec![
         observer_complete(report, evidence),
+        points_in_order(report),
         host_was_quiet(report, evidence),
         receiver_kept_up(&report.counts),
     ];
@@ -71,7 +74,7 @@ pub fn all(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding> {
             quantile_quotable(report),
         ]);
     }
-    findings.sort_by(|a, b| b.level.cmp(&a.level));
+    findings.sort_by_key(|f| Reverse(f.level));
     findings
 }
 
@@ -115,7 +118,7 @@ fn observer_complete(report: &Report, evidence: &Evidence<'_>) -> Finding {
         c.lost_events.iter().filter(|(k, _)| !AMBIGUOUS.contains(&k.as_str())).map(|(_, n)| n).sum();
     let level = match () {
         () if share > INCOMPLETE_INVALID => Level::Invalid,
-        () if missing > 0 || certain > 0 => Level::Warning,
+        () if missing > 0 || certain > 0 || partial(c) > INCOMPLETE_INVALID => Level::Warning,
         () => Level::Passed,
     };
     let observed = format!(
@@ -128,9 +131,38 @@ fn observer_complete(report: &Report, evidence: &Evidence<'_>) -> Finding {
     let means = match level {
         Level::Passed => "the figures are those of every datagram",
         Level::Invalid => "too much is missing: the figures are not those of the run",
+        _ if missing == 0 && certain == 0 => "some components miss some datagrams",
         _ => "the figures miss some datagrams",
     };
     finding("observer-complete", level, observed, means, completeness(c, missing, evidence.total))
+}
+
+/// Share of the datagrams delivered that lack a component they should have. A
+/// sender elsewhere is none that is lacking.
+fn partial(c: &Counts) -> f64 {
+    if c.sent.is_none() { 0.0 } else { ratio(c.partial, c.delivered) }
+}
+
+/// Points of one datagram must not step back by more than two CPUs' clocks
+/// may differ: if they do, they are not of the same datagram or not of the
+/// same clock.
+fn points_in_order(report: &Report) -> Finding {
+    let c = &report.components;
+    let all = [&c.sender_queue, &c.shaper, &c.wire, &c.receiver, &c.total];
+    let errors = all.iter().fold(0_u64, |sum, c| sum + c.out_of_order + c.parts_out_of_order);
+    let negatives = all.iter().fold(0_u64, |sum, c| sum + c.negatives);
+    let level = match ratio(errors, report.counts.delivered) {
+        _ if errors == 0 => Level::Passed,
+        share if share > INCOMPLETE_INVALID => Level::Invalid,
+        _ => Level::Warning,
+    };
+    let observed =
+        format!("{} differences of -1 µs or less, {} above that taken as 0", count(errors), count(negatives));
+    let means = match level {
+        Level::Passed => "every journey's points are in order",
+        _ => "points out of order: the components they bound are left out",
+    };
+    finding("points-in-order", level, observed, means, String::new())
 }
 
 fn completeness(c: &Counts, missing: u64, total: &Latency) -> String {

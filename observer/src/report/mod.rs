@@ -70,6 +70,11 @@ impl Report {
         self.culprit.as_ref().map_or(Blame::None, |c| c.component).name()
     }
 
+    /// The balance of one run.
+    pub fn run(&self, run: u32) -> Option<&RunCounts> {
+        self.by_run.iter().find(|r| r.run == run)
+    }
+
     /// Seconds covered.
     pub fn seconds(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "an interval in ns is far below 2^53")]

@@ -37,11 +37,11 @@ pub fn count(n: u64) -> String {
 /// A share: `92 %`, `0.3 %`, `0 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
-    if percent != 0.0 && percent.abs() < 0.01 {
-        return if percent > 0.0 { "<0.01 %".to_owned() } else { ">-0.01 %".to_owned() };
+    if percent.abs() < 0.01 {
+        return if percent > 0.0 { "<0.01 %".to_owned() } else { "0 %".to_owned() };
     }
     let decimals = match percent.abs() {
-        p if p == 0.0 || p >= 9.95 => 0,
+        p if p >= 9.95 => 0,
         p if p >= 0.1 => 1,
         _ => 2,
     };
@@ -109,8 +109,8 @@ mod tests {
             ["812 /s", "50.0 k/s", "187 k/s", "1.50 M/s"]
         );
         assert_eq!(
-            [0.0, 0.92, 0.003, 0.0004, 0.000_000_1, -0.02, 0.0996].map(percent),
-            ["0 %", "92 %", "0.3 %", "0.04 %", "<0.01 %", "-2.0 %", "10 %"]
+            [0.0, 0.92, 0.003, 0.0004, 0.000_000_1, -0.000_000_1, -0.02, 0.0996].map(percent),
+            ["0 %", "92 %", "0.3 %", "0.04 %", "<0.01 %", "0 %", "-2.0 %", "10 %"]
         );
     }
 

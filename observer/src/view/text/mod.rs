@@ -80,11 +80,10 @@ fn header(total: &Report, recent: &Report, paint: Paint) -> String {
     };
     let time = duration(total.to_ns.saturating_sub(total.from_ns));
     format!(
-        "{} {state} {time}   sent {sent}   delivered {}   dropped {}   detail {}\n",
+        "{} {state} {time}   sent {sent}   delivered {}   dropped {}\n",
         paint.heading("observer"),
         per_second(c.delivered),
         per_second(c.dropped_total()),
-        detail(total),
     )
 }
 
@@ -306,7 +305,8 @@ fn behind(report: &Report, paint: Paint) -> String {
         ratio(host.steal_ratio)
     );
     out += &labelled("host", &wrap(LABEL, &text));
-    out += &labelled("clock", &format!("{} at every point", host.clock));
+    let text = format!("{} at every point; detail {}", host.clock, detail(report));
+    out += &labelled("clock", &text);
     let w = &report.waits;
     let text = format!("run queue {}; send buffer {}", waits(&w.run_queue), waits(&w.send_buffer));
     out += &labelled("waits", &wrap(LABEL, &text));

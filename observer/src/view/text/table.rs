@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use super::paint::Paint;
-use crate::component::Component;
+use crate::component::{Component, Part};
 use crate::report::{Components, Distribution};
 use crate::view::units::{count, duration_or_dash};
 
-/// The table; with `parts`, each component's parts follow it.
+/// The table; with `parts`, the parts that took any time follow theirs.
 pub fn components(c: &Components, parts: bool, paint: Paint) -> String {
     let mut out = String::new();
     let head =
@@ -17,9 +17,13 @@ pub fn components(c: &Components, parts: bool, paint: Paint) -> String {
         let of = c.get(component);
         line(&mut out, &row(component.title(), &of.distribution));
         if parts {
-            for (name, distribution) in &of.parts {
-                let name = format!("  {}", name.replace('_', " "));
-                line(&mut out, &paint.faint(row(&name, distribution)));
+            let of_it = Part::ALL.into_iter().filter(|p| p.component() == component);
+            for (part, d) in of_it.filter_map(|p| of.parts.get(p.name()).map(|d| (p, d))) {
+                // Nobody waited: not worth a row.
+                if d.max_ns > Some(0) {
+                    let name = format!("  {}", part.name().replace('_', " "));
+                    line(&mut out, &paint.faint(row(&name, d)));
+                }
             }
         }
     }
