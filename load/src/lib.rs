@@ -32,6 +32,7 @@ pub mod thread;
 pub mod track;
 pub mod units;
 pub mod verdict;
+pub mod workload;
 
 pub use batch::{ReadCall, SendCall};
 pub use engine::{

@@ -22,11 +22,17 @@ pub(crate) fn run(args: &BothArgs, stop: &Stop) -> Result<Verdict, Failure> {
     let mut log = args.reader.log.as_deref().map(DatagramLog::create).transpose()?;
     let progress = Progress::new();
     let display = Display::start(&progress);
-    let report = pair::run(&recv, |target| args.load.config(target), stop, &progress, |d| {
-        if let Some(log) = &mut log {
-            log.add(d);
-        }
-    })?;
+    let report = pair::run(
+        &recv,
+        |target| args.load.config(target),
+        stop,
+        &progress,
+        |d| {
+            if let Some(log) = &mut log {
+                log.add(d);
+            }
+        },
+    )?;
     drop(display);
     if let Some(log) = log {
         log.finish()?;
