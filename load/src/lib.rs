@@ -24,6 +24,7 @@ pub mod pace;
 pub mod pair;
 mod progress;
 pub mod recv;
+pub mod report;
 pub mod schedule;
 pub mod slope;
 pub mod socket;

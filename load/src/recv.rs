@@ -474,6 +474,32 @@ impl<'a> State<'a> {
     }
 }
 
+#[cfg(test)]
+impl RecvReport {
+    /// A report with these latencies and nothing else.
+    pub(crate) fn for_test(latency: LatencyHistogram) -> Self {
+        Self {
+            local: SocketAddr::from(([127, 0, 0, 1], 9)),
+            interrupted: false,
+            total: Counts::default(),
+            bytes: 0,
+            unstamped: 0,
+            foreign: 0,
+            socket_drops: Some(0),
+            reads: 0,
+            first_ns: None,
+            last_ns: None,
+            measured: latency.count(),
+            received_per_s: None,
+            from_offer: Some(latency.clone()),
+            from_intended: Some(latency),
+            no_latency: None,
+            flows: Vec::new(),
+            rcvbuf: 0,
+        }
+    }
+}
+
 fn flow_id(stamp: &Stamp) -> u64 {
     observer_ebpf::abi::flow_id(stamp.run, stamp.stream())
 }

@@ -13,6 +13,7 @@ use super::Failure;
 const EXAMPLES: &str = "\
 Examples:
   load both --rate 20k --duration 10s           both ends in this process, over loopback
+  load run examples/ladder.toml --report out    a suite with objectives, judged
   load recv :9000                               receive until Ctrl-C
   load send 10.0.0.2:9000 --rate 50k            constant rate for 10 s
   load send 10.0.0.2:9000 --burst 90k --dispatch 1.7M --engine driver
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Send and receive in this process, over loopback.
     Both(BothArgs),
+    /// Run a workload file: a load or a suite, with objectives and a verdict.
+    Run(super::run::RunArgs),
 }
 
 #[derive(Debug, Args)]

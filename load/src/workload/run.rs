@@ -280,15 +280,14 @@ fn why_not(o: &Outcome) -> Option<RampStop> {
 
 fn climb(w: &Workload, ramp: Ramp, stop: &Stop, progress: &Progress) -> Result<Outcome, RunError> {
     let mut steps: Vec<RampStep> = Vec::new();
-    let attempt =
-        |rate: f64, steps: &mut Vec<RampStep>| -> Result<(Outcome, Option<RampStop>), RunError> {
-            // What one step leaves in queues must not become the next one's tail.
-            settle(stop);
-            let o = once(&w.at_rate(rate, ramp.step_for), stop, progress)?;
-            let why = why_not(&o);
-            steps.push(RampStep { rate, stop: why, delivered_per_s: o.delivered_per_s, verdict: o.verdict });
-            Ok((o, why))
-        };
+    let attempt = |rate: f64, steps: &mut Vec<RampStep>| -> Result<(Outcome, Option<RampStop>), RunError> {
+        // What one step leaves in queues must not become the next one's tail.
+        settle(stop);
+        let o = once(&w.at_rate(rate, ramp.step_for), stop, progress)?;
+        let why = why_not(&o);
+        steps.push(RampStep { rate, stop: why, delivered_per_s: o.delivered_per_s, verdict: o.verdict });
+        Ok((o, why))
+    };
     let (mut good, mut bad): (Option<f64>, Option<f64>) = (None, None);
     let mut rate = ramp.start;
     let mut reason = RampStop::MaxRate;
