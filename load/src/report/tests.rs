@@ -72,10 +72,8 @@ fn the_page_stands_alone_and_plots_what_is_sound() {
     assert!(!page.contains("http") && !page.contains("<script"));
     // The second has too few samples for the p99 of the ladder's curve.
     assert_eq!(page.matches("<polyline").count(), 2, "two curves by quantile");
-    let ladder = Report::new(
-        vec![outcome("a", Verdict::Passed, 5_000), outcome("b", Verdict::Passed, 5_000)],
-        vec![],
-    );
+    let ladder =
+        Report::new(vec![outcome("a", Verdict::Passed, 5_000), outcome("b", Verdict::Passed, 5_000)], vec![]);
     assert_eq!(html::html(&ladder).matches("<polyline").count(), 3, "and one by rate");
     assert!(!page.contains("NaN") && !page.contains("inf"));
 }
