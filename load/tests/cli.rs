@@ -1,7 +1,7 @@
 //! The command as a user meets it: exit codes, one clear line for what is
 //! wrong, reports that are written whatever ends the run.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test, in helpers too")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test, in helpers too")]
 
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;

@@ -27,6 +27,7 @@
 pub mod expect;
 mod parse;
 pub mod run;
+mod value;
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -9,12 +9,14 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::expect::{Expectation, Metric};
+use super::value::{
+    Refusal, V, buffer, count, cpus, duration, per_second, positive_duration, rate, refuse, string, uint,
+};
 use super::{Ramp, Target, Workload};
 use crate::batch::MAX_BATCH;
 use crate::engine::{Engine, Idle};
 use crate::pace::CatchUp;
 use crate::schedule::{Schedule, Step};
-use crate::socket::Buffer;
 use crate::units;
 
 /// Most workloads in one file.
@@ -33,8 +35,6 @@ pub struct FileError {
     /// What is wrong, and what would be right.
     pub why: String,
 }
-
-type V = Spanned<Value>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -97,16 +97,6 @@ section!(RawRamp { start, step, step_for, refine, max });
 
 /// The kinds of schedule of which one must be chosen.
 const KINDS: &str = "rate, poisson, burst, steps, replay or unthrottled";
-
-/// Where in the file, and why.
-struct Refusal {
-    at: Range<usize>,
-    why: String,
-}
-
-fn refuse<T>(at: Range<usize>, why: impl Into<String>) -> Result<T, Refusal> {
-    Err(Refusal { at, why: why.into() })
-}
 
 /// Reads a workload file; `name` is only used in errors.
 ///
@@ -496,93 +486,6 @@ fn place_of(text: &str, key: &str) -> Range<usize> {
         at += line.len();
     }
     0..0
-}
-
-fn string<'a>(v: &'a V, what: &str, form: &str) -> Result<&'a str, Refusal> {
-    match v.get_ref() {
-        Value::String(s) => Ok(s),
-        other => refuse(v.span(), format!("{} is not {what}; write {form}", kind_of(other))),
-    }
-}
-
-fn kind_of(v: &Value) -> &'static str {
-    match v {
-        Value::String(_) => "text",
-        Value::Integer(_) => "a bare number",
-        Value::Float(_) => "a bare fraction",
-        Value::Boolean(_) => "true or false",
-        Value::Datetime(_) => "a date",
-        Value::Array(_) => "a list",
-        Value::Table(_) => "a table",
-    }
-}
-
-fn duration(v: &V) -> Result<Duration, Refusal> {
-    let text = string(v, "a duration: its unit is missing", "it as in \"10s\" or \"100ms\"")?;
-    units::duration(text).or_else(|e| refuse(v.span(), e.to_string()))
-}
-
-fn positive_duration(v: &V) -> Result<Duration, Refusal> {
-    let d = duration(v)?;
-    if d.is_zero() { refuse(v.span(), "a duration of 0; give one above 0") } else { Ok(d) }
-}
-
-fn rate(v: &V) -> Result<f64, Refusal> {
-    per_second(string(v, "a rate: its unit is missing", "it as in \"20k/s\"")?, v.span())
-}
-
-fn per_second(text: &str, at: Range<usize>) -> Result<f64, Refusal> {
-    if !text.trim_end().ends_with("/s") {
-        return refuse(at, format!("{text:?} is not a rate: its unit is missing; write it as in \"20k/s\""));
-    }
-    units::rate(text).or_else(|e| refuse(at, e.to_string()))
-}
-
-fn count(v: &V) -> Result<u64, Refusal> {
-    let n = match v.get_ref() {
-        Value::Integer(n) => u64::try_from(*n).ok(),
-        Value::String(s) => Some(units::count(s).or_else(|e| refuse(v.span(), e.to_string()))?),
-        _ => None,
-    };
-    match n {
-        Some(n) if n > 0 => Ok(n),
-        _ => refuse(v.span(), "a count is a whole number above 0, as in 5000 or \"90k\""),
-    }
-}
-
-fn uint(v: &Option<V>, default: usize, least: usize, most: usize, what: &str) -> Result<usize, Refusal> {
-    let Some(v) = v else { return Ok(default) };
-    let n = match v.get_ref() {
-        Value::Integer(n) => usize::try_from(*n).ok(),
-        Value::String(s) => Some(units::size(s).or_else(|e| refuse(v.span(), e.to_string()))?),
-        _ => None,
-    };
-    match n {
-        Some(n) if (least..=most).contains(&n) => Ok(n),
-        _ => refuse(v.span(), format!("this is {what}, a whole number from {least} to {most}")),
-    }
-}
-
-fn buffer(v: &Option<V>) -> Result<Buffer, Refusal> {
-    match v.as_ref().map(|v| (v.get_ref(), v)) {
-        None => Ok(Buffer::Large),
-        Some((Value::String(s), _)) if s == "large" => Ok(Buffer::Large),
-        Some((Value::String(s), _)) if s == "kernel" => Ok(Buffer::Kernel),
-        Some(_) => {
-            Ok(Buffer::Bytes(uint(v, 0, 1, 1 << 30, "a buffer in bytes, or \"large\" or \"kernel\"")?))
-        }
-    }
-}
-
-fn cpus(v: &Option<V>) -> Result<Vec<usize>, Refusal> {
-    let Some(v) = v else { return Ok(Vec::new()) };
-    let list = v.get_ref().as_array().map(|l| {
-        l.iter().map(|c| c.as_integer().and_then(|c| usize::try_from(c).ok()).filter(|c| *c < 1024)).collect()
-    });
-    match list {
-        Some(Some(cpus)) => Ok(cpus),
-        _ => refuse(v.span(), "pin is a list of CPU numbers, as in [0, 1]"),
-    }
 }
 
 #[cfg(test)]
