@@ -205,7 +205,8 @@ mod tests {
             v.iter().for_each(|x| h.record(*x));
             v.sort_unstable();
             for q in [0.5, 0.9] {
-                let exact = v[(q * v.len() as f64).ceil() as usize - 1] as f64;
+                let rank = usize::try_from(round_u64((q * v.len() as f64).ceil())).unwrap();
+                let exact = v[rank - 1] as f64;
                 let got = h.quantile(q).unwrap() as f64;
                 prop_assert!((got - exact).abs() <= exact / 1000.0 + 1.0, "{got} {exact}");
             }

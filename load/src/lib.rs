@@ -21,8 +21,10 @@ pub mod hist;
 pub mod host;
 mod num;
 pub mod pace;
+pub mod pair;
 mod progress;
 pub mod recv;
+pub mod report;
 pub mod schedule;
 pub mod slope;
 pub mod socket;
@@ -31,6 +33,7 @@ pub mod thread;
 pub mod track;
 pub mod units;
 pub mod verdict;
+pub mod workload;
 
 pub use batch::{ReadCall, SendCall};
 pub use engine::{

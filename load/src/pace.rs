@@ -195,7 +195,7 @@ mod tests {
         let in_window = out.iter().filter(|(_, t)| (51 * MS..61 * MS).contains(t)).count();
         assert!((195..=205).contains(&in_window), "{in_window} in 10 ms at 2 x 100");
         // 300 behind, gaining 100 per 10 ms: level again 30 ms after the stall.
-        let lag = |at: i64| out.iter().filter(|(_, t)| *t <= at).last().map(|(i, t)| t - i).unwrap();
+        let lag = |at: i64| out.iter().rfind(|(_, t)| *t <= at).map(|(i, t)| t - i).unwrap();
         assert!(lag(79 * MS) > MS / 2 && lag(81 * MS) < MS / 2, "{} {}", lag(79 * MS), lag(81 * MS));
     }
 

@@ -55,15 +55,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_line_has_its_slope(slope in -1.0..1.0f64, offset in 0i64..1_000_000_000, origin in 0i64..1_000_000_000_000) {
+        fn a_line_has_its_slope(per_ms in -1_000_000i64..1_000_000, offset in 0i64..1_000_000_000, origin in 0i64..1_000_000_000_000) {
             let (mut a, mut b) = (Slope::new(origin), Slope::new(origin));
             for i in 0..1000 {
                 let t = i * 1_000_000;
                 let s = if i % 3 == 0 { &mut a } else { &mut b };
-                s.add(origin + t, offset + (slope * t as f64) as i64);
+                s.add(origin + t, offset + t / 1_000_000 * per_ms);
             }
             a.merge(&b);
-            prop_assert!((a.per_second().unwrap() - slope).abs() < 1e-6);
+            prop_assert!((a.per_second().unwrap() - per_ms as f64 / 1e6).abs() < 1e-6);
         }
     }
 

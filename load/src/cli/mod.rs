@@ -5,6 +5,7 @@ mod args;
 mod both;
 mod progress;
 mod recv;
+mod run;
 mod send;
 mod text;
 
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use load::pair::PairError;
 use load::{RecvError, SendError, Stop, Verdict};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -37,6 +39,16 @@ impl From<RecvError> for Failure {
     }
 }
 
+impl From<PairError> for Failure {
+    fn from(e: PairError) -> Self {
+        match e {
+            PairError::Send(e) => e.into(),
+            PairError::Recv(e) => e.into(),
+            PairError::Thread(_) => Self::System(e.to_string()),
+        }
+    }
+}
+
 /// Runs the command given on the command line.
 pub(crate) fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
@@ -52,6 +64,7 @@ pub(crate) fn main() -> ExitCode {
         args::Command::Send(a) => send::run(a, &stop),
         args::Command::Recv(a) => recv::run(a, &stop),
         args::Command::Both(a) => both::run(a, &stop),
+        args::Command::Run(a) => run::run(a, &stop),
     });
     match result {
         Ok(verdict) => ExitCode::from(verdict.exit_code()),

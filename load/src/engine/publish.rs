@@ -107,7 +107,7 @@ impl Publisher {
                 }
             }
             // The unthrottled have no waits in which to look.
-            if out.offered % 256 == 0 && stop.is_set() {
+            if out.offered.is_multiple_of(256) && stop.is_set() {
                 break;
             }
         }
