@@ -24,6 +24,7 @@ pub mod pace;
 pub mod pair;
 mod progress;
 pub mod recv;
+pub mod report;
 pub mod schedule;
 pub mod slope;
 pub mod socket;
@@ -32,6 +33,7 @@ pub mod thread;
 pub mod track;
 pub mod units;
 pub mod verdict;
+pub mod workload;
 
 pub use batch::{ReadCall, SendCall};
 pub use engine::{

@@ -63,6 +63,8 @@ pub fn run(
     let receiver = receiver.measuring(config.run, start.saturating_add(duration_ns(config.warmup)));
     let before = CpuTime::now();
     let over = Stop::new();
+    // The counts may have seen other runs.
+    let earlier = progress.received();
     let (sent, received) = std::thread::scope(|scope| {
         let body = || receiver.run_with(&over, progress, log);
         let reader = std::thread::Builder::new()
@@ -71,7 +73,7 @@ pub fn run(
             .map_err(PairError::Thread)?;
         let sent = send_with(&config, stop, progress);
         if let Ok(report) = &sent {
-            await_arrival(progress, report.sent);
+            await_arrival(progress, earlier + report.sent);
         }
         over.set();
         let received = match reader.join() {

@@ -29,6 +29,9 @@ use crate::track::{Arrival, Counts, Tracker};
 /// Streams followed at once; datagrams of further ones are counted only.
 pub const MAX_FLOWS: usize = 1024;
 
+/// Polling ends this long after the last datagram, ns.
+const POLLED_NS: i64 = 100_000_000;
+
 /// A receiver to be.
 #[derive(Clone, Debug)]
 pub struct RecvConfig {
@@ -48,6 +51,11 @@ pub struct RecvConfig {
     pub gro: bool,
     /// After the last datagram, look again without sleeping for this long.
     pub spin: Duration,
+    /// Where the queue is empty, sleep this long and look again, instead of
+    /// waiting in the kernel. Adds up to so much to the latency and spares
+    /// the sender waking the reader for each datagram: on two cores, twice
+    /// the rate. 0: wait in the kernel.
+    pub poll: Duration,
     /// Pause after every read call: a slow receiver.
     pub read_delay: Duration,
     /// Stand still once: after this long from the first datagram, for this long.
@@ -79,6 +87,7 @@ impl RecvConfig {
             keep: 2048,
             gro: false,
             spin: Duration::ZERO,
+            poll: Duration::ZERO,
             read_delay: Duration::ZERO,
             stall: None,
             run: None,
@@ -266,6 +275,8 @@ impl Receiver {
         let begin = clock::now_ns();
         let mut stall = config.stall.map(|(at, lasts)| (duration_ns(at), duration_ns(lasts)));
         let spin = duration_ns(config.spin);
+        // `read` has no flag that keeps it from waiting.
+        let poll = !config.poll.is_zero() && config.call != ReadCall::Read;
         let mut last_data = begin;
         let finished = loop {
             let now = clock::now_ns();
@@ -278,12 +289,17 @@ impl Receiver {
             {
                 break true;
             }
-            let wait = spin == 0 || now - last_data >= spin;
+            // Without traffic there is nothing to spare: wait in the kernel.
+            let polling = poll && now - last_data < POLLED_NS;
+            let wait = !polling && (spin == 0 || now - last_data >= spin);
             match batch.read(&socket.fd, config.call, wait) {
-                Ok(_) => {
+                Ok(read) => {
                     let received_ns = clock::now_ns();
                     last_data = received_ns;
                     state.take(&batch, received_ns, progress, &mut log);
+                    if polling && read < messages {
+                        std::thread::sleep(config.poll);
+                    }
                     if !config.read_delay.is_zero() {
                         std::thread::sleep(config.read_delay);
                     }
@@ -295,7 +311,11 @@ impl Receiver {
                     }
                 }
                 // Nothing in time, or an ICMP answer on a connected socket.
-                Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {}
+                Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {
+                    if polling {
+                        std::thread::sleep(config.poll);
+                    }
+                }
                 Err(source) => return Err(RecvError::Read { local: socket.local, source }),
             }
         };
@@ -450,6 +470,32 @@ impl<'a> State<'a> {
             no_latency,
             flows,
             rcvbuf: socket.rcvbuf,
+        }
+    }
+}
+
+#[cfg(test)]
+impl RecvReport {
+    /// A report with these latencies and nothing else.
+    pub(crate) fn for_test(latency: LatencyHistogram) -> Self {
+        Self {
+            local: SocketAddr::from(([127, 0, 0, 1], 9)),
+            interrupted: false,
+            total: Counts::default(),
+            bytes: 0,
+            unstamped: 0,
+            foreign: 0,
+            socket_drops: Some(0),
+            reads: 0,
+            first_ns: None,
+            last_ns: None,
+            measured: latency.count(),
+            received_per_s: None,
+            from_offer: Some(latency.clone()),
+            from_intended: Some(latency),
+            no_latency: None,
+            flows: Vec::new(),
+            rcvbuf: 0,
         }
     }
 }

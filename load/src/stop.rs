@@ -11,7 +11,10 @@ pub(crate) const POLL: Duration = Duration::from_millis(50);
 
 /// A cheap, cloneable stop flag; all clones are the same flag.
 #[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
+pub struct Stop {
+    own: Arc<AtomicBool>,
+    parent: Option<Arc<AtomicBool>>,
+}
 
 impl Stop {
     /// A flag that is not set.
@@ -21,18 +24,39 @@ impl Stop {
 
     /// Asks everything that holds a clone to finish.
     pub fn set(&self) {
-        self.0.store(true, Ordering::Release);
+        self.own.store(true, Ordering::Release);
     }
 
-    /// True once [`set`](Self::set) was called.
+    /// True once [`set`](Self::set) was called, on it or on its parent.
     #[inline]
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.own.load(Ordering::Acquire) || self.parent.as_ref().is_some_and(|p| p.load(Ordering::Acquire))
+    }
+
+    /// A flag that follows this one and can be set without setting it: a run
+    /// ends its own threads without ending its caller's.
+    pub(crate) fn child(&self) -> Self {
+        Self { own: Arc::default(), parent: Some(Arc::clone(&self.own)) }
     }
 
     /// The flag itself, for a signal handler: storing to it is all that
     /// async-signal-safety allows.
     pub fn flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.0)
+        Arc::clone(&self.own)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_follows_and_does_not_lead() {
+        let parent = Stop::new();
+        let (one, other) = (parent.child(), parent.child());
+        one.set();
+        assert_eq!([parent.is_set(), one.is_set(), other.is_set()], [false, true, false]);
+        parent.set();
+        assert!(other.is_set());
     }
 }

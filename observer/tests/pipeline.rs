@@ -1,6 +1,8 @@
 //! From a source's records to the report, its schema and its text, without a
 //! kernel: plans with a known culprit, and tables with known faults.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests are not seen as tests")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

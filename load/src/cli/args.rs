@@ -13,6 +13,7 @@ use super::Failure;
 const EXAMPLES: &str = "\
 Examples:
   load both --rate 20k --duration 10s           both ends in this process, over loopback
+  load run examples/ladder.toml --report out    a suite with objectives, judged
   load recv :9000                               receive until Ctrl-C
   load send 10.0.0.2:9000 --rate 50k            constant rate for 10 s
   load send 10.0.0.2:9000 --burst 90k --dispatch 1.7M --engine driver
@@ -38,6 +39,8 @@ pub(crate) enum Command {
     Recv(RecvArgs),
     /// Send and receive in this process, over loopback.
     Both(BothArgs),
+    /// Run a workload file: a load or a suite, with objectives and a verdict.
+    Run(super::run::RunArgs),
 }
 
 #[derive(Debug, Args)]
@@ -228,6 +231,10 @@ pub(crate) struct ReaderArgs {
     /// After the last datagram, look again without sleeping for this long.
     #[arg(long, value_parser = units::duration, default_value = "0", value_name = "TIME")]
     spin: Duration,
+    /// Where the queue is empty, sleep this long instead of waiting in the kernel: the
+    /// highest rates, at the price of so much latency (50us).
+    #[arg(long, value_parser = units::duration, default_value = "0", value_name = "TIME")]
+    poll: Duration,
     /// Pause after every read call: a slow receiver.
     #[arg(long, value_parser = units::duration, default_value = "0", value_name = "TIME")]
     read_delay: Duration,
@@ -245,6 +252,7 @@ impl ReaderArgs {
         c.rcvbuf = self.rcvbuf;
         c.gro = self.gro;
         c.spin = self.spin;
+        c.poll = self.poll;
         c.read_delay = self.read_delay;
         c.stall = self.stall;
     }

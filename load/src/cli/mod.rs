@@ -5,6 +5,7 @@ mod args;
 mod both;
 mod progress;
 mod recv;
+mod run;
 mod send;
 mod text;
 
@@ -63,6 +64,7 @@ pub(crate) fn main() -> ExitCode {
         args::Command::Send(a) => send::run(a, &stop),
         args::Command::Recv(a) => recv::run(a, &stop),
         args::Command::Both(a) => both::run(a, &stop),
+        args::Command::Run(a) => run::run(a, &stop),
     });
     match result {
         Ok(verdict) => ExitCode::from(verdict.exit_code()),

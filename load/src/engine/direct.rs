@@ -44,7 +44,8 @@ impl Taker for Direct<'_> {
     }
 }
 
-/// Runs the publishers to their end.
+/// Runs the publishers to their end. A stream that cannot start sets `stop`
+/// for the others.
 pub(crate) fn run(
     config: &SendConfig,
     sockets: Vec<TxSocket>,
@@ -53,32 +54,25 @@ pub(crate) fn run(
     progress: &Progress,
 ) -> Result<Vec<(Published, SendTally)>, SendError> {
     let messages = config.messages_per_call();
-    // A failure to start one stream ends those already running.
-    let halt = Stop::new();
     thread::scope(|scope| {
         let mut running = Vec::with_capacity(publishers.len());
         for (i, (socket, publisher)) in sockets.into_iter().zip(publishers).enumerate() {
             let cpu = config.pin.get(i % config.pin.len().max(1)).copied();
-            let halt = &halt;
             let body = move || -> Result<_, SendError> {
                 if let Some(cpu) = cpu {
-                    crate::thread::pin(cpu)?;
+                    crate::thread::pin(cpu).inspect_err(|_| stop.set())?;
                 }
                 crate::thread::exact_timers();
                 let target = (!config.connect).then_some(config.target);
                 let batch = SendBatch::new(messages, config.segments, config.size, target);
                 let outlet = Outlet::new(socket, batch, config.call, config.size, stop, progress);
                 let mut direct = Direct { outlet, progress };
-                if halt.is_set() {
-                    return Err(SendError::Config("another stream could not start".into()));
-                }
                 let published = publisher.run(&mut direct, stop);
                 Ok((published, direct.outlet.tally))
             };
             match thread::Builder::new().name(format!("load-pub-{i}")).spawn_scoped(scope, body) {
                 Ok(handle) => running.push(handle),
                 Err(e) => {
-                    halt.set();
                     stop.set();
                     return Err(SendError::Thread(e));
                 }

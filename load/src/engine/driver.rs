@@ -85,7 +85,8 @@ impl Drop for Alive<'_> {
     }
 }
 
-/// Runs the publishers and the Sender to their end.
+/// Runs the publishers and the Sender to their end. A thread that cannot
+/// start sets `stop` for the others.
 pub(crate) fn run(
     config: &SendConfig,
     (capacity, idle): (usize, Idle),
@@ -99,6 +100,8 @@ pub(crate) fn run(
     };
     let ring = &ArrayQueue::new(capacity);
     let alive = &AtomicUsize::new(publishers.len());
+    // Taken now: a publisher that is never started counts as ended, too.
+    let publishers: Vec<_> = publishers.into_iter().map(|p| (p, Alive(alive))).collect();
     let messages = config.messages_per_call();
     thread::scope(|scope| {
         let sender_cpu = config.pin.first().copied();
@@ -123,13 +126,12 @@ pub(crate) fn run(
         let sender = started.map_err(SendError::Thread)?;
         let mut running = Vec::with_capacity(publishers.len());
         let mut failed = None;
-        for (i, publisher) in publishers.into_iter().enumerate() {
-            let guard = Alive(alive);
+        for (i, (publisher, guard)) in publishers.into_iter().enumerate() {
             let cpu = config.pin.get((i + 1) % config.pin.len().max(1)).copied();
             let body = move || -> Result<_, SendError> {
                 let _guard = guard;
                 if let Some(cpu) = cpu {
-                    crate::thread::pin(cpu)?;
+                    crate::thread::pin(cpu).inspect_err(|_| stop.set())?;
                 }
                 crate::thread::exact_timers();
                 let mut offer = Offer { ring, stop, progress, pending: 0, back_pressured: 0, retries: 0 };

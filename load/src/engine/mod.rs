@@ -67,12 +67,13 @@ pub fn send_with(config: &SendConfig, stop: &Stop, progress: &Progress) -> Resul
         measure: start.saturating_add(duration_ns(config.warmup)),
         end: config.duration.map_or(i64::MAX, |d| start.saturating_add(duration_ns(d))),
     };
+    let halt = &stop.child();
     let publishers: Vec<Publisher> =
         (0..config.streams).map(|stream| Publisher::new(config, stream, span)).collect();
     let mut report = SendReport::begin(config, span, &sockets);
     match config.engine {
         Engine::Direct { .. } => {
-            let ends = direct::run(config, sockets, publishers, stop, progress)?;
+            let ends = direct::run(config, sockets, publishers, halt, progress)?;
             for (published, tally) in ends {
                 report.add_stream(published, Some(&tally));
                 report.add_sent(&tally);
@@ -80,7 +81,7 @@ pub fn send_with(config: &SendConfig, stop: &Stop, progress: &Progress) -> Resul
         }
         Engine::Driver { ring, idle, .. } => {
             let (published, tally, ring) =
-                driver::run(config, (ring, idle), sockets, publishers, stop, progress)?;
+                driver::run(config, (ring, idle), sockets, publishers, halt, progress)?;
             for p in published {
                 report.add_stream(p, None);
             }

@@ -79,9 +79,8 @@ impl Correlator {
     }
 }
 
-/// The stream of a record.
-#[expect(clippy::cast_possible_truncation, reason = "the stream is the upper 16 bits")]
-fn stream(record: &JourneyRecord) -> u16 {
+/// The stream of a record: the upper 16 bits.
+pub fn stream(record: &JourneyRecord) -> u16 {
     (record.stream_seq >> SEQ_BITS) as u16
 }
 

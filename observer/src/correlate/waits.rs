@@ -263,7 +263,7 @@ mod tests {
     #[test]
     fn memory_is_bounded_by_threads_and_by_waits() {
         let mut book = WaitBook::default();
-        for tid in 0..2 * THREADS as u32 {
+        for tid in 0..u32::try_from(2 * THREADS).unwrap() {
             for n in 0..300 {
                 book.add(&wait(WaitKind::RunQueue, tid, u64::from(tid) * 10_000 + 20 * n, 10));
             }
@@ -271,8 +271,8 @@ mod tests {
         assert_eq!(book.threads.len(), THREADS);
         let held: usize = book.threads.values().map(Thread::held).sum();
         assert_eq!(book.held, held);
-        for n in 0..(IN_ALL as u64) {
-            book.add(&wait(WaitKind::SendBuffer, 1 + (n % 40) as u32, 100_000_000 + 20 * n, 10));
+        for n in 0..IN_ALL {
+            book.add(&wait(WaitKind::SendBuffer, [1, 2, 3, 4, 5][n % 5], 100_000_000 + 20 * n as u64, 10));
         }
         assert!(book.held <= IN_ALL, "{}", book.held);
     }
@@ -280,20 +280,20 @@ mod tests {
     proptest! {
         #[test]
         fn overlap_agrees_with_counting_every_nanosecond(
-            waits in proptest::collection::vec((0_u64..200, 1_u64..30), 0..30),
-            from in 0_u64..250, length in 0_u64..250,
+            waits in proptest::collection::vec((0_usize..200, 1_usize..30), 0..30),
+            from in 0_usize..250, length in 0_usize..250,
         ) {
             let mut book = WaitBook::default();
             let mut waiting = [false; 600];
             for (at, len) in waits {
                 // As a thread does: only waits that overlap no other.
-                if waiting[at as usize..(at + len) as usize].iter().all(|w| !w) {
-                    waiting[at as usize..(at + len) as usize].fill(true);
-                    book.add(&wait(WaitKind::RunQueue, 1, at, len));
+                if waiting[at..at + len].iter().all(|w| !w) {
+                    waiting[at..at + len].fill(true);
+                    book.add(&wait(WaitKind::RunQueue, 1, at as u64, len as u64));
                 }
             }
-            let expected = waiting[from as usize..(from + length) as usize].iter().filter(|w| **w).count();
-            let found = book.thread(1).map_or(Some(0), |t| t.overlap(WaitKind::RunQueue, from, from + length));
+            let expected = waiting[from..from + length].iter().filter(|w| **w).count();
+            let found = book.thread(1).map_or(Some(0), |t| t.overlap(WaitKind::RunQueue, from as u64, (from + length) as u64));
             prop_assert_eq!(found, Some(expected as u64));
         }
 

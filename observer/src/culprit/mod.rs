@@ -280,16 +280,16 @@ mod tests {
     use super::*;
     use std::collections::BTreeMap;
 
-    fn tail(excess_ms: f64, shares: [f64; 4], parts: &[(Part, f64)]) -> Tail {
+    fn tail(excess_us: u32, shares: [f64; 4], parts: &[(Part, f64)]) -> Tail {
         let shares =
             Shares { sender_queue: shares[0], shaper: shares[1], wire: shares[2], receiver: shares[3] };
         let parts: BTreeMap<_, _> = parts.iter().map(|(p, s)| (shares::part_name(*p), *s)).collect();
         Tail {
             quantile: 0.999,
-            threshold_ns: (excess_ms * 0.9e6) as u64,
+            threshold_ns: u64::from(excess_us) * 900,
             count: 1_204,
-            mean_ns: (excess_ms * 1e6) as u64 + 20_000,
-            excess_ns: (excess_ms * 1e6) as i64,
+            mean_ns: u64::from(excess_us) * 1_000 + 20_000,
+            excess_ns: i64::from(excess_us) * 1_000,
             share: shares,
             excess_share: Some(shares),
             part_share: parts.clone(),
@@ -308,7 +308,7 @@ mod tests {
         let t = Tail {
             threshold_ns: 4_810_000,
             slowest_hop: Some(hop),
-            ..tail(5.3, [0.05, 0.92, 0.0, 0.03], &[])
+            ..tail(5_300, [0.05, 0.92, 0.0, 0.03], &[])
         };
         let culprit = blame(t);
         assert_eq!(culprit.component, Blame::Shaper);
@@ -323,35 +323,35 @@ mod tests {
     fn each_queue_is_named_for_its_own_tail() {
         use Part::*;
         let sender =
-            blame(tail(40.0, [0.97, 0.0, 0.01, 0.02], &[(BeforeSyscall, 0.95), (SenderRunQueue, 0.3)]));
+            blame(tail(40_000, [0.97, 0.0, 0.01, 0.02], &[(BeforeSyscall, 0.95), (SenderRunQueue, 0.3)]));
         assert_eq!(sender.component, Blame::SenderQueue);
         assert!(sender.cause.ends_with("95 % before the send call"), "{}", sender.cause);
         let receiver =
-            blame(tail(40.0, [0.0, 0.0, 0.01, 0.99], &[(SocketQueue, 0.99), (ReceiverRunQueue, 0.1)]));
+            blame(tail(40_000, [0.0, 0.0, 0.01, 0.99], &[(SocketQueue, 0.99), (ReceiverRunQueue, 0.1)]));
         assert_eq!(receiver.component, Blame::Receiver);
         assert!(receiver.cause.ends_with("99 % in the socket queue"), "{}", receiver.cause);
-        assert_eq!(blame(tail(40.0, [0.0, 0.0, 1.0, 0.0], &[])).component, Blame::Wire);
+        assert_eq!(blame(tail(40_000, [0.0, 0.0, 1.0, 0.0], &[])).component, Blame::Wire);
     }
 
     #[test]
     fn a_sender_blocked_on_its_buffer_is_the_shapers_fault() {
-        let culprit = blame(tail(40.0, [0.97, 0.02, 0.0, 0.01], &[(Part::SndbufBlocked, 0.9)]));
+        let culprit = blame(tail(40_000, [0.97, 0.02, 0.0, 0.01], &[(Part::SndbufBlocked, 0.9)]));
         assert_eq!(culprit.component, Blame::Shaper);
         assert!(culprit.cause.contains("blocked on SO_SNDBUF behind the shaper"), "{}", culprit.cause);
-        let culprit = blame(tail(40.0, [0.97, 0.02, 0.0, 0.01], &[(Part::SndbufBlocked, 0.4)]));
+        let culprit = blame(tail(40_000, [0.97, 0.02, 0.0, 0.01], &[(Part::SndbufBlocked, 0.4)]));
         assert_eq!(culprit.component, Blame::SenderQueue);
     }
 
     #[test]
     fn waiting_for_a_cpu_is_host_noise_unless_a_tail_remains_without_it() {
         let noisy =
-            |ms, share| blame(tail(ms, [0.1, 0.0, 0.1, 0.8], &[(Part::ReceiverRunQueue, share)])).component;
-        assert_eq!(noisy(4.0, 0.7), Blame::HostNoise);
-        assert_eq!(noisy(4.0, 0.4), Blame::Receiver);
-        assert_eq!(noisy(60.0, 0.6), Blame::Receiver, "24 ms would remain");
-        assert_eq!(noisy(60.0, 0.9), Blame::HostNoise);
+            |us, share| blame(tail(us, [0.1, 0.0, 0.1, 0.8], &[(Part::ReceiverRunQueue, share)])).component;
+        assert_eq!(noisy(4000, 0.7), Blame::HostNoise);
+        assert_eq!(noisy(4000, 0.4), Blame::Receiver);
+        assert_eq!(noisy(60000, 0.6), Blame::Receiver, "24 ms would remain");
+        assert_eq!(noisy(60000, 0.9), Blame::HostNoise);
         let both =
-            tail(4.0, [0.5, 0.0, 0.0, 0.5], &[(Part::SenderRunQueue, 0.3), (Part::ReceiverRunQueue, 0.3)]);
+            tail(4_000, [0.5, 0.0, 0.0, 0.5], &[(Part::SenderRunQueue, 0.3), (Part::ReceiverRunQueue, 0.3)]);
         assert_eq!(blame(both).component, Blame::HostNoise, "both sides count");
     }
 
@@ -359,14 +359,14 @@ mod tests {
     fn steal_explains_a_short_tail_without_a_single_seat() {
         let host = Host { steal_ratio: Some(0.08), ..Host::default() };
         let of = |t: Tail| judge(&[t], &Counts::default(), &host).unwrap().component;
-        assert_eq!(of(tail(4.0, [0.4, 0.0, 0.3, 0.3], &[])), Blame::HostNoise);
-        assert_eq!(of(tail(4.0, [0.05, 0.9, 0.0, 0.05], &[])), Blame::Shaper);
-        assert_eq!(of(tail(90.0, [0.6, 0.0, 0.2, 0.2], &[])), Blame::SenderQueue);
+        assert_eq!(of(tail(4_000, [0.4, 0.0, 0.3, 0.3], &[])), Blame::HostNoise);
+        assert_eq!(of(tail(4_000, [0.05, 0.9, 0.0, 0.05], &[])), Blame::Shaper);
+        assert_eq!(of(tail(90_000, [0.6, 0.0, 0.2, 0.2], &[])), Blame::SenderQueue);
     }
 
     #[test]
     fn what_stands_full_is_named_by_its_plain_share() {
-        let mut t = tail(60.0, [0.0, 0.99, 0.0, 0.01], &[]);
+        let mut t = tail(60_000, [0.0, 0.99, 0.0, 0.01], &[]);
         t.excess_ns = 1_000_000;
         t.excess_share = Some(Shares { sender_queue: 1.0, ..Shares::default() });
         let culprit = blame(t);
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn without_a_tail_nobody_is_named_and_loss_may_speak() {
-        let quiet = || tail(0.5, [0.0, 0.0, 0.0, 1.0], &[]);
+        let quiet = || tail(500, [0.0, 0.0, 0.0, 1.0], &[]);
         assert_eq!(blame(quiet()).component, Blame::None);
         assert_eq!(judge(&[], &Counts::default(), &Host::default()), None);
         let lossy = |reason: &str, dropped| Counts {
@@ -393,7 +393,7 @@ mod tests {
         assert_eq!(of(&[], &lossy("QDISC_DROP", 100)).unwrap().component, Blame::Shaper);
         assert_eq!(of(&[quiet()], &lossy("SOCKET_RCVBUFF", 99)).unwrap().component, Blame::None);
         assert_eq!(of(&[], &lossy("IP_CSUM", 9_000)), None);
-        let culprit = of(&[tail(40.0, [0.0, 0.9, 0.0, 0.1], &[])], &lossy("QDISC_DROP", 1_204)).unwrap();
+        let culprit = of(&[tail(40_000, [0.0, 0.9, 0.0, 0.1], &[])], &lossy("QDISC_DROP", 1_204)).unwrap();
         assert!(culprit.cause.ends_with("; 1,204 datagrams dropped (QDISC_DROP 1,204), the qdisc was full"));
     }
 }

@@ -90,7 +90,8 @@ impl Demo {
 /// What happens while the demo is played, for whoever shows it.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A scenario begins; `number` of `of`, from 1.
+    /// A scenario's hosts are there, it is observed, and its load begins;
+    /// `number` of `of`, from 1.
     Begins {
         /// Which.
         known: Known,
@@ -128,9 +129,12 @@ pub fn play(
 ) -> Result<Demo, DemoError> {
     let mut demo = Demo { schema: SCHEMA, scenarios: Vec::new(), interrupted: false, failure: None };
     for (i, &name) in known.iter().enumerate() {
-        let progress = Progress::new();
-        show(Event::Begins { known: name, number: i + 1, of: known.len(), progress: &progress })?;
-        let report = play_one(name, seconds, observer, stop, &progress);
+        if stop.is_set() {
+            demo.interrupted = true;
+            break;
+        }
+        let place = (i + 1, known.len());
+        let report = play_one(name, place, seconds, observer, stop, show);
         show(Event::Over)?;
         // A run that was cut short proves nothing, whatever came of it.
         if stop.is_set() {
@@ -143,6 +147,7 @@ pub fn play(
                 show(Event::Judged { played: &played, before: &demo.scenarios })?;
                 demo.scenarios.push(played);
             }
+            Err(e @ DemoError::Output(_)) => return Err(e),
             Err(e) => {
                 demo.failure = Some(e);
                 break;
@@ -154,10 +159,11 @@ pub fn play(
 
 fn play_one(
     name: Known,
+    (number, of): (usize, usize),
     seconds: u16,
     observer: &mut dyn Observe,
     stop: &Stop,
-    progress: &Progress,
+    show: &mut dyn FnMut(Event<'_>) -> Result<(), DemoError>,
 ) -> Result<Report, DemoError> {
     let scenario = name.name();
     let in_lab = |source| DemoError::Lab { scenario, source };
@@ -172,8 +178,10 @@ fn play_one(
         port: PORT,
     };
     observer.start(&watch).map_err(in_observer)?;
+    let progress = Progress::new();
+    show(Event::Begins { known: name, number, of, progress: &progress })?;
     // The hosts live until the observer has read its tables.
-    let (outcome, _lab) = stage.run(stop, progress).map_err(in_lab)?;
+    let (outcome, _lab) = stage.run(stop, &progress).map_err(in_lab)?;
     observer.finish(&outcome).map_err(in_observer)
 }
 

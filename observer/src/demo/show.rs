@@ -70,6 +70,10 @@ impl<'w> Text<'w> {
     /// The last line.
     pub(super) fn close(mut self, demo: &Demo, asked: usize) -> Result<(), DemoError> {
         self.ticker = None;
+        if demo.failure.is_some() && demo.scenarios.is_empty() {
+            // The failure says it all.
+            return Ok(());
+        }
         let (found, judged) = (demo.found(), demo.scenarios.len());
         write!(self.out, "{found} of {judged} culprits found")?;
         let missed: Vec<&str> = demo.scenarios.iter().filter(|s| !s.ok).map(|s| s.name.name()).collect();
@@ -99,6 +103,9 @@ impl<'w> Text<'w> {
         let total = &report.components.total.distribution;
         writeln!(out, "{}", row("total", total))?;
         writeln!(out, "    {}", conservation(&report.counts))?;
+        if report.counts.partial > 0 {
+            writeln!(out, "    {} of those delivered passed a point unseen", count(report.counts.partial))?;
+        }
         if !report.counts.dropped.is_empty() {
             writeln!(out, "    dropped: {}", by_name(&report.counts.dropped))?;
         }
@@ -235,6 +242,7 @@ mod tests {
         report.counts.sent = Some(20_000);
         report.counts.delivered = 15_258;
         report.counts.dropped.insert("SOCKET_RCVBUFF".into(), 4_740);
+        report.counts.partial = 8;
         report.counts.in_flight = 1;
         report.counts.unobserved = 2;
         report.counts.unaccounted = -1;
@@ -288,11 +296,10 @@ mod tests {
             last(shown(vec![quiet()], true, None, 4)),
             "1 of 1 culprits found; interrupted, 3 not judged"
         );
-        let failure = DemoError::Observe { scenario: "shaper", source: ObserveError::invalid("no") };
-        assert_eq!(
-            last(shown(vec![], false, Some(failure), 2)),
-            "0 of 0 culprits found; failed, 2 not judged"
-        );
+        let failure = || Some(DemoError::Observe { scenario: "shaper", source: ObserveError::invalid("no") });
+        let after_one = shown(vec![quiet()], false, failure(), 2);
+        assert_eq!(last(after_one), "1 of 1 culprits found; failed, 1 not judged");
+        assert_eq!(shown(vec![], false, failure(), 2), "");
     }
 
     #[test]

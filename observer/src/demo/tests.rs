@@ -131,7 +131,15 @@ fn a_failure_keeps_what_was_found_before() {
         _ => Ok(right(scenario)),
     };
     let known = [Known::Shaper, Known::Receiver, Known::Quiet];
-    let demo = play(&known, 1, &mut Prompted::new(&say), &Stop::new(), &mut |_| Ok(())).unwrap();
+    let mut begun = Vec::new();
+    let mut show = |event: Event<'_>| {
+        if let Event::Begins { known, number, of, .. } = event {
+            begun.push((known, number, of));
+        }
+        Ok(())
+    };
+    let demo = play(&known, 1, &mut Prompted::new(&say), &Stop::new(), &mut show).unwrap();
+    assert_eq!(begun, [(Known::Shaper, 1, 3)]);
     assert_eq!((demo.scenarios.len(), demo.exit_code()), (1, 4));
     assert_eq!(demo.failure.unwrap().to_string(), "scenario receiver: attaching was refused");
 }
@@ -150,6 +158,8 @@ fn a_stopped_demo_reports_what_is_done() {
     let demo = play(&known, 1, &mut Prompted::new(&say), &stop, &mut |_| Ok(())).unwrap();
     assert_eq!((demo.scenarios.len(), demo.exit_code()), (1, 2));
     assert!(demo.scenarios[0].ok);
+    let demo = play(&known, 1, &mut Prompted::new(&say), &stop, &mut |_| Ok(())).unwrap();
+    assert_eq!((demo.scenarios.len(), demo.exit_code()), (0, 2));
 }
 
 /// The schema in docs/, with the report's that it refers to.

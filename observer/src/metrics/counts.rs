@@ -8,9 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 
 use observer_ebpf::abi::{Counter, Detail, FlowSlot, JourneyRecord, flow_id, run_origin};
-use observer_ebpf::stamp::SEQ_BITS;
 
 use crate::correlate::flows::run_and_stream;
+use crate::correlate::stream;
 use crate::report::{Balance, Counts, RunCounts};
 use crate::source::{SourceMeta, Tables};
 
@@ -241,9 +241,7 @@ fn balance(slot: &FlowSlot, on_the_way: Option<&HashMap<u64, u64>>) -> Balance {
 fn in_flight(unfinished: &[JourneyRecord], now_ns: u64) -> HashMap<u64, u64> {
     let mut by_flow = HashMap::new();
     for journey in unfinished.iter().filter(|j| is_in_flight(j, now_ns)) {
-        #[expect(clippy::cast_possible_truncation, reason = "the stream is the upper 16 bits")]
-        let stream = (journey.stream_seq >> SEQ_BITS) as u16;
-        *by_flow.entry(flow_id(journey.run, stream)).or_default() += 1;
+        *by_flow.entry(flow_id(journey.run, stream(journey))).or_default() += 1;
     }
     by_flow
 }

@@ -5,6 +5,8 @@
 //! asked to (INVALID). The checks that need the end of a run are made in final
 //! reports only.
 
+use std::cmp::Reverse;
+
 use super::{Counts, Finding, Kind, Level, Report};
 use crate::metrics::counts::{RECORDS_MISSING, Totals};
 use crate::metrics::{Latency, Quantile, Window};
@@ -72,7 +74,7 @@ pub fn all(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding> {
             quantile_quotable(report),
         ]);
     }
-    findings.sort_by(|a, b| b.level.cmp(&a.level));
+    findings.sort_by_key(|f| Reverse(f.level));
     findings
 }
 

@@ -4,7 +4,7 @@
 //! [`all`] loads them. [`Journey::scenario`] is what the lab plays.
 //! [`Journey::accounts`] compares the applications' and the kernel's accounts
 //! with the expectation, without an observer; [`Journey::observed`] does the
-//! same with the report of whoever observed. Both return what is wrong, in
+//! same with what an observer saw. Both return what is wrong, in
 //! sentences.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use load::{Buffer, CatchUp, Engine, Idle, ReadCall, Schedule, SendCall, SendConfig};
 use observer::lab::LabConfig;
 use observer::lab::scenario::{self, Outcome, Pauses, Scenario};
-use observer::report::Report;
+use observer::snapshot::Snapshot;
 use serde::Deserialize;
 
 /// One file.
@@ -217,15 +217,6 @@ pub(crate) fn all() -> BTreeMap<String, Journey> {
     .collect()
 }
 
-/// What an observer saw beyond its report.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Seen {
-    /// Delivered datagrams by the number of their hops.
-    pub(crate) hops: BTreeMap<u16, u64>,
-    /// From the first dev_queue to the last, ns.
-    pub(crate) dev_queue_span_ns: u64,
-}
-
 impl Journey {
     /// What the lab is to play.
     pub(crate) fn scenario(&self) -> Scenario {
@@ -298,9 +289,10 @@ impl Journey {
         wrong.0
     }
 
-    /// What is wrong with the observer's report.
-    pub(crate) fn observed(&self, outcome: &Outcome, report: &Report, seen: &Seen) -> Vec<String> {
+    /// What is wrong with what an observer saw.
+    pub(crate) fn observed(&self, outcome: &Outcome, snapshot: &Snapshot) -> Vec<String> {
         let mut wrong = Wrong::default();
+        let report = &snapshot.total;
         let (counts, expect) = (&report.counts, &self.expect);
         let culprit = report.culprit_name();
         wrong.check(expect.culprit.iter().any(|c| c == culprit), || {
@@ -316,12 +308,11 @@ impl Journey {
             wrong.equal("events lost", counts.lost_total(), 0);
         }
         if let Some(hops) = expect.hops {
-            wrong.equal(
-                "datagrams with other hops",
-                seen.hops.iter().filter(|(n, _)| **n != hops).map(|(_, n)| n).sum(),
-                0,
-            );
-            wrong.check(seen.hops.contains_key(&hops), || format!("no datagram made {hops} hops"));
+            let kept = snapshot.slowest.iter().map(|j| j.record.hops);
+            wrong.check(kept.len() > 0, || "no journey was kept".into());
+            for other in kept.filter(|n| *n != hops) {
+                wrong.0.push(format!("a datagram made {other} hops, not {hops}"));
+            }
         }
         if let Some(reason) = &expect.drops {
             let dropped = counts.dropped.get(reason).copied().unwrap_or(0);
@@ -330,12 +321,7 @@ impl Journey {
         }
         if let Some(within) = expect.shaper_wait_within {
             let waited = report.components.shaper.distribution.max_ns.unwrap_or(0);
-            wrong.near(
-                "longest wait in the shaper",
-                waited as f64,
-                self.shaper_wait_ns(outcome, seen),
-                within,
-            );
+            wrong.near("longest wait in the shaper", waited as f64, self.shaper_wait_ns(outcome), within);
         }
         if let Some(within) = expect.sender_wait_within {
             let waited = report.components.sender_queue.distribution.max_ns.unwrap_or(0);
@@ -365,14 +351,17 @@ impl Journey {
     }
 
     /// (N·L − b)/r − (N − 1)/P, with r and b as the kernel has them and P
-    /// taken at dev_queue.
-    pub(crate) fn shaper_wait_ns(&self, outcome: &Outcome, seen: &Seen) -> f64 {
+    /// from the first send call to the end of the last: what reaches
+    /// dev_queue does so inside of these.
+    pub(crate) fn shaper_wait_ns(&self, outcome: &Outcome) -> f64 {
         // UDP, IPv4 or IPv6, Ethernet.
         let headers = 8 + if self.load.ipv6 { 40 } else { 20 } + 14;
         let bytes = self.load.count * (self.load.size as u64 + headers);
         let tbf = outcome.way_out.options;
         let drained = (bytes as f64 - tbf.burst_bytes as f64) / tbf.rate_byte_per_s as f64;
-        drained * 1e9 - seen.dev_queue_span_ns as f64
+        let sent = &outcome.sent;
+        let span = sent.last_send_ns.unwrap() - sent.first_send_ns.unwrap();
+        drained * 1e9 - span as f64
     }
 
     /// (N/D)·(1 − D/P), with D from the send times after the first tenth and P

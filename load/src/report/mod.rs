@@ -1,0 +1,142 @@
+//! Reports of a workload file: one JSON document, and what is written from
+//! the same figures for people and for other tools.
+
+mod hlog;
+mod html;
+mod markdown;
+
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::num::{round_u64, signed};
+use crate::units::{show_count, show_ns};
+use crate::verdict::Verdict;
+use crate::workload::run::Outcome;
+
+pub use markdown::markdown;
+
+/// The JSON document, schema `load-report/1` (docs/load-report.schema.json).
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// `load-report/1`.
+    pub schema: &'static str,
+    /// The worst of the workloads.
+    pub verdict: Verdict,
+    /// Workloads of the file that were not run, because of a stop.
+    pub not_run: Vec<String>,
+    /// One per workload that was run, in the file's order.
+    pub workloads: Vec<Outcome>,
+}
+
+impl Report {
+    /// The report of what was run and what was not.
+    pub fn new(workloads: Vec<Outcome>, not_run: Vec<String>) -> Self {
+        let worst = workloads.iter().map(|w| w.verdict).max().unwrap_or_default();
+        // An unfinished suite did not measure what it was asked to.
+        let verdict = if not_run.is_empty() { worst } else { Verdict::Invalid };
+        Self { schema: "load-report/1", verdict, not_run, workloads }
+    }
+}
+
+/// A file format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// A table and the findings, Markdown.
+    Markdown,
+    /// The JSON document.
+    Json,
+    /// A page that stands alone, with plots.
+    Html,
+    /// An HdrHistogram interval log, one interval per workload.
+    Hlog,
+}
+
+impl Format {
+    /// The extension of its file.
+    pub fn extension(self) -> &'static str {
+        match self {
+            Self::Markdown => "md",
+            Self::Json => "json",
+            Self::Html => "html",
+            Self::Hlog => "hlog",
+        }
+    }
+}
+
+/// A report file that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {why}; check the directory and its permissions", path.display())]
+pub struct WriteError {
+    path: PathBuf,
+    why: String,
+}
+
+/// Writes `report.<extension>` into `dir`, which is made where it is missing.
+///
+/// # Errors
+/// [`WriteError`] with the file and the reason.
+pub fn write(report: &Report, dir: &Path, formats: &[Format]) -> Result<(), WriteError> {
+    let failed = |path: &Path, why: String| WriteError { path: path.to_owned(), why };
+    std::fs::create_dir_all(dir).map_err(|e| failed(dir, e.to_string()))?;
+    for format in formats {
+        let path = dir.join(format!("report.{}", format.extension()));
+        let text = match format {
+            Format::Markdown => Ok(markdown(report)),
+            Format::Json => serde_json::to_string_pretty(report).map(|t| t + "\n").map_err(|e| e.to_string()),
+            Format::Html => Ok(html::html(report)),
+            Format::Hlog => hlog::hlog(report),
+        };
+        let text = text.map_err(|e| failed(&path, e))?;
+        std::fs::write(&path, text).map_err(|e| failed(&path, e.to_string()))?;
+    }
+    Ok(())
+}
+
+/// A row of the table: workload, result, offered, sent, delivered, p50, p99,
+/// loss, reason. What an invalid run measured is not quoted.
+fn row(w: &Outcome) -> [String; 9] {
+    const NONE: &str = "—";
+    let rate = |r: Option<f64>| r.map_or(NONE.into(), |r| format!("{}/s", show_count(round_u64(r))));
+    let sound = w.verdict != Verdict::Invalid;
+    let latency = w.latency.filter(|_| sound && !w.send.unthrottled);
+    let ns = |v: Option<u64>| v.map_or(NONE.into(), |v| show_ns(signed(v)));
+    let reason =
+        w.findings.first().filter(|f| f.level == w.verdict).map_or(NONE.into(), |f| f.check.to_owned());
+    [
+        w.name.clone(),
+        w.verdict.name().to_owned(),
+        rate(w.offered_per_s),
+        rate(w.sent_per_s),
+        rate(w.delivered_per_s),
+        ns(latency.and_then(|l| l.p50_ns)),
+        ns(latency.and_then(|l| l.p99_ns)),
+        w.loss.map_or(NONE.into(), |l| format!("{:.3} %", l * 100.0)),
+        reason,
+    ]
+}
+
+const HEADINGS: [&str; 9] =
+    ["workload", "result", "offered", "sent", "delivered", "p50", "p99", "loss", "reason"];
+
+/// The table for a terminal.
+pub fn table(report: &Report) -> String {
+    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    rows.extend(report.workloads.iter().map(row));
+    let widths: Vec<usize> =
+        (0..HEADINGS.len()).map(|c| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0)).collect();
+    let mut out = String::new();
+    for r in &rows {
+        for (cell, width) in r.iter().zip(&widths) {
+            out.push_str("  ");
+            out.push_str(cell);
+            out.extend(std::iter::repeat_n(' ', width - cell.chars().count()));
+        }
+        out.truncate(out.trim_end().len());
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

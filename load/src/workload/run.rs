@@ -1,0 +1,398 @@
+//! Running workloads: one load, or a walk upwards in rate, each judged.
+
+use std::net::ToSocketAddrs;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::expect::{Component, Measured, Metric};
+use super::{Ramp, Target, Workload};
+use crate::engine::{SendError, SendReport};
+use crate::hist::Summary;
+use crate::host::{CpuTime, HostReport};
+use crate::pair::{self, PairError};
+use crate::progress::Progress;
+use crate::recv::{RecvConfig, RecvError, RecvReport};
+use crate::stop::Stop;
+use crate::verdict::{self, Finding, Verdict};
+
+/// A workload that could not be run at all.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The sending end cannot work.
+    #[error("workload {name:?}: {source}")]
+    Send {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: SendError,
+    },
+    /// One of the two ends cannot work.
+    #[error("workload {name:?}: {source}")]
+    Pair {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: PairError,
+    },
+    /// The target has no address.
+    #[error("workload {name:?}: cannot find the address of {target}; check the name, or give the address")]
+    Resolve {
+        /// Its name.
+        name: String,
+        /// The target.
+        target: String,
+    },
+}
+
+impl RunError {
+    /// True if the request itself is wrong, false if the system refused it.
+    pub fn is_usage(&self) -> bool {
+        match self {
+            Self::Send { source, .. } | Self::Pair { source: PairError::Send(source), .. } => {
+                source.is_usage()
+            }
+            Self::Pair { source: PairError::Recv(e), .. } => RecvError::is_usage(e),
+            Self::Pair { source: PairError::Thread(_), .. } | Self::Resolve { .. } => false,
+        }
+    }
+}
+
+/// Why a ramp stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RampStop {
+    /// A latency objective broke.
+    LatencyBudget,
+    /// The loss objective broke, or datagrams were lost without one.
+    LossBudget,
+    /// The receiving socket dropped.
+    ReceiverBehind,
+    /// The generator could not keep its schedule.
+    GeneratorCeiling,
+    /// The delivered rate stays at a level below the offered one.
+    LimiterEngaged,
+    /// The highest rate to be tried holds.
+    MaxRate,
+    /// The host itself stood still.
+    HostNoise,
+    /// Stopped from outside.
+    Interrupted,
+}
+
+/// One step of a ramp.
+#[derive(Clone, Debug, Serialize)]
+pub struct RampStep {
+    /// The rate asked for, per second.
+    pub rate: f64,
+    /// Whether it held; else why not.
+    pub stop: Option<RampStop>,
+    /// Its delivered rate.
+    pub delivered_per_s: Option<f64>,
+    /// Its verdict.
+    pub verdict: Verdict,
+}
+
+/// What a ramp found.
+#[derive(Clone, Debug, Serialize)]
+pub struct RampReport {
+    /// The highest rate that held, and held again when repeated.
+    pub best_per_s: Option<f64>,
+    /// Whether the last good step held when it was repeated.
+    pub confirmed: bool,
+    /// What stopped it.
+    pub stop: RampStop,
+    /// Every step, in order.
+    pub steps: Vec<RampStep>,
+}
+
+/// What became of one workload. For a ramp, the figures are those of the
+/// repeated last good step.
+#[derive(Clone, Debug, Serialize)]
+pub struct Outcome {
+    /// The workload's name.
+    pub name: String,
+    /// The worst finding's level.
+    pub verdict: Verdict,
+    /// What the schedule asked for, per second; null without one.
+    pub offered_per_s: Option<f64>,
+    /// What was handed over, per second.
+    pub sent_per_s: Option<f64>,
+    /// What arrived of that, per second; null where the receiver is not known.
+    pub delivered_per_s: Option<f64>,
+    /// Share of the datagrams sent that did not arrive.
+    pub loss: Option<f64>,
+    /// Offer − intended.
+    pub send_lag: Summary,
+    /// Receive − intended; null where the receiver is not known.
+    pub latency: Option<Summary>,
+    /// Receive − offer; null where the receiver is not known.
+    pub total: Option<Summary>,
+    /// What there is to say, worst first.
+    pub findings: Vec<Finding>,
+    /// What a ramp found.
+    pub ramp: Option<RampReport>,
+    /// The sending end.
+    pub send: SendReport,
+    /// The receiving end.
+    pub recv: Option<RecvReport>,
+}
+
+/// Runs one workload.
+///
+/// # Errors
+/// [`RunError`] if it could not be run; how it went is in the outcome.
+pub fn run(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Outcome, RunError> {
+    match w.ramp {
+        Some(ramp) => climb(w, ramp, stop, progress),
+        None => once(w, stop, progress),
+    }
+}
+
+/// The steal and the counts of one run.
+struct Ends {
+    sent: SendReport,
+    received: Option<RecvReport>,
+    host: Option<HostReport>,
+}
+
+fn once(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Outcome, RunError> {
+    let ends = ends(w, stop, progress)?;
+    Ok(outcome(w, ends))
+}
+
+fn ends(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Ends, RunError> {
+    let name = || w.name.clone();
+    match &w.target {
+        Target::Local(bind) => {
+            let mut recv = RecvConfig::new(*bind);
+            recv.rcvbuf = w.rcvbuf;
+            recv.keep = w.size;
+            recv.gro = w.segments > 1;
+            let report = pair::run(&recv, |to| w.config(to), stop, progress, |_| {})
+                .map_err(|source| RunError::Pair { name: name(), source })?;
+            Ok(Ends { sent: report.sent, received: Some(report.received), host: report.host })
+        }
+        Target::Remote(target) => {
+            let to = target
+                .to_socket_addrs()
+                .ok()
+                .and_then(|mut a| a.next())
+                .ok_or_else(|| RunError::Resolve { name: name(), target: target.clone() })?;
+            let before = CpuTime::now();
+            let sent = crate::send_with(&w.config(to), stop, progress)
+                .map_err(|source| RunError::Send { name: name(), source })?;
+            let host = before.zip(CpuTime::now()).map(|(a, b)| a.until(b));
+            Ok(Ends { sent, received: None, host })
+        }
+    }
+}
+
+fn outcome(w: &Workload, ends: Ends) -> Outcome {
+    let Ends { sent, received, host } = ends;
+    let mut findings = verdict::judge(&sent, received.as_ref(), host.as_ref());
+    // Until the last one came, where that was after the last was sent: what a
+    // queue passes on later was not delivered at the offered rate.
+    let from = sent.start_ns + (sent.length_ns - sent.measured_ns);
+    let until_last = received.as_ref().and_then(|r| r.last_ns).map_or(0, |last| last - from);
+    let seconds = sent.measured_ns.max(until_last) as f64 / 1e9;
+    let delivered = received.as_ref().filter(|_| seconds > 0.0).map(|r| r.measured as f64 / seconds);
+    let loss = received
+        .as_ref()
+        .filter(|_| sent.sent > 0)
+        .map(|r| sent.sent.saturating_sub(r.total.unique) as f64 / sent.sent as f64);
+    for e in &w.expect {
+        let measured = match e.metric {
+            Metric::Throughput => value(delivered),
+            Metric::Loss => value(loss),
+            Metric::Latency(component, point) => match component {
+                Component::SendLag => Measured::of(Some(&sent.send_lag), point),
+                Component::Total => {
+                    Measured::of(received.as_ref().and_then(|r| r.from_offer.as_ref()), point)
+                }
+                Component::Intended => {
+                    Measured::of(received.as_ref().and_then(|r| r.from_intended.as_ref()), point)
+                }
+                _ => Measured::Unmeasured("it needs the observer: use `observer run`"),
+            },
+        };
+        findings.extend(e.judge(measured));
+    }
+    // Where loss is an objective, a receiver that dropped has missed it already.
+    findings.sort_by_key(|f| std::cmp::Reverse(f.level));
+    Outcome {
+        name: w.name.clone(),
+        verdict: verdict::worst(&findings),
+        offered_per_s: sent.offered_per_s,
+        sent_per_s: sent.achieved_per_s,
+        delivered_per_s: delivered,
+        loss,
+        send_lag: sent.send_lag.summary(),
+        latency: received.as_ref().and_then(|r| r.from_intended.as_ref()).map(|h| h.summary()),
+        total: received.as_ref().and_then(|r| r.from_offer.as_ref()).map(|h| h.summary()),
+        findings,
+        ramp: None,
+        send: sent,
+        recv: received,
+    }
+}
+
+fn value(v: Option<f64>) -> Measured {
+    v.map_or(Measured::Unmeasured("the receiver is not known"), Measured::Value)
+}
+
+/// Least share of the offered rate that must be delivered for no limiter to
+/// be suspected.
+const DELIVERED: f64 = 0.99;
+
+/// Why this step did not hold; `None` if it did. Causes before symptoms: a
+/// load that was not offered says nothing about the rest.
+fn why_not(o: &Outcome) -> Option<RampStop> {
+    let found = |check: &str, level: Verdict| o.findings.iter().any(|f| f.check == check && f.level >= level);
+    if o.send.interrupted {
+        return Some(RampStop::Interrupted);
+    }
+    if found("host-was-quiet", Verdict::Invalid) {
+        return Some(RampStop::HostNoise);
+    }
+    if found("generator-kept-up", Verdict::Invalid) {
+        return Some(RampStop::GeneratorCeiling);
+    }
+    if o.recv.as_ref().and_then(|r| r.socket_drops).is_some_and(|d| d > 0) {
+        return Some(RampStop::ReceiverBehind);
+    }
+    let behind = o.delivered_per_s.zip(o.sent_per_s).is_some_and(|(d, s)| d < DELIVERED * s);
+    if behind {
+        return Some(RampStop::LimiterEngaged);
+    }
+    let missed = |latency: bool| {
+        o.findings.iter().any(|f| {
+            f.check == "objective"
+                && f.level >= Verdict::Failed
+                && f.observed.starts_with("loss") != latency
+                && !f.observed.starts_with("throughput")
+        })
+    };
+    if missed(false) {
+        Some(RampStop::LossBudget)
+    } else if missed(true) {
+        Some(RampStop::LatencyBudget)
+    } else {
+        None
+    }
+}
+
+fn climb(w: &Workload, ramp: Ramp, stop: &Stop, progress: &Progress) -> Result<Outcome, RunError> {
+    let mut steps: Vec<RampStep> = Vec::new();
+    let attempt = |rate: f64, steps: &mut Vec<RampStep>| -> Result<(Outcome, Option<RampStop>), RunError> {
+        // What one step leaves in queues must not become the next one's tail.
+        settle(stop);
+        let o = once(&w.at_rate(rate, ramp.step_for), stop, progress)?;
+        let why = why_not(&o);
+        steps.push(RampStep { rate, stop: why, delivered_per_s: o.delivered_per_s, verdict: o.verdict });
+        Ok((o, why))
+    };
+    let (mut good, mut bad): (Option<f64>, Option<f64>) = (None, None);
+    let mut rate = ramp.start;
+    let mut reason = RampStop::MaxRate;
+    let mut last;
+    loop {
+        let (o, why) = attempt(rate, &mut steps)?;
+        last = o;
+        match why {
+            Some(why) => {
+                (bad, reason) = (Some(rate), why);
+                break;
+            }
+            None if rate >= ramp.max => {
+                good = Some(rate);
+                break;
+            }
+            None => {
+                good = Some(rate);
+                rate = (rate + ramp.step).min(ramp.max);
+            }
+        }
+    }
+    for _ in 0..ramp.refine {
+        let Some((low, high)) = good.zip(bad) else { break };
+        if stop.is_set() {
+            break;
+        }
+        let middle = f64::midpoint(low, high);
+        let (_, why) = attempt(middle, &mut steps)?;
+        match why {
+            None => good = Some(middle),
+            Some(why) => (bad, reason) = (Some(middle), why),
+        }
+    }
+    // A rate is quoted only if it holds twice.
+    let mut confirmed = false;
+    if let Some(rate) = good.filter(|_| !stop.is_set()) {
+        let (o, why) = attempt(rate, &mut steps)?;
+        confirmed = why.is_none();
+        last = o;
+    }
+    if stop.is_set() {
+        reason = RampStop::Interrupted;
+    }
+    Ok(ramp_outcome(w, last, RampReport { best_per_s: good, confirmed, stop: reason, steps }))
+}
+
+fn ramp_outcome(w: &Workload, mut o: Outcome, report: RampReport) -> Outcome {
+    let stop = serde_json::to_value(report.stop).ok().and_then(|v| v.as_str().map(str::to_owned));
+    let stop = stop.unwrap_or_default();
+    let rate = |r: f64| format!("{}/s", crate::units::show_count(crate::num::round_u64(r)));
+    let level = match (report.best_per_s, report.confirmed) {
+        (Some(_), true) => Verdict::Passed,
+        (Some(_), false) => Verdict::Warning,
+        (None, _)
+            if matches!(
+                report.stop,
+                RampStop::GeneratorCeiling | RampStop::HostNoise | RampStop::Interrupted
+            ) =>
+        {
+            Verdict::Invalid
+        }
+        (None, _) => Verdict::Failed,
+    };
+    let tried: Vec<String> = report
+        .steps
+        .iter()
+        .map(|s| format!("{} {}", rate(s.rate), if s.stop.is_none() { "held" } else { "did not" }))
+        .collect();
+    o.findings.push(Finding {
+        check: "ramp",
+        level,
+        observed: match report.best_per_s {
+            Some(best) if report.confirmed => {
+                format!("the highest rate that holds is {}; {stop} above", rate(best))
+            }
+            Some(best) => format!("{} held once and did not when repeated; {stop}", rate(best)),
+            None => format!("the first step did not hold: {stop}"),
+        },
+        means: match report.stop {
+            RampStop::GeneratorCeiling => "the ceiling is the generator's, not the system's".into(),
+            RampStop::LimiterEngaged => {
+                "something on the way passes no more than this: the ceiling is its rate".into()
+            }
+            RampStop::MaxRate => "no limit was met up to the highest rate asked for".into(),
+            _ => "the system's own ceiling, by the objective named".into(),
+        },
+        detail: tried.join(", "),
+    });
+    o.findings.sort_by_key(|f| std::cmp::Reverse(f.level));
+    o.verdict = verdict::worst(&o.findings);
+    o.name.clone_from(&w.name);
+    o.ramp = Some(report);
+    o
+}
+
+/// Between the steps of a ramp.
+fn settle(stop: &Stop) {
+    let _ = crate::clock::wait_until(
+        crate::clock::now_ns() + crate::num::duration_ns(Duration::from_millis(200)),
+        0,
+        stop,
+    );
+}

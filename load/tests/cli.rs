@@ -1,0 +1,148 @@
+//! The command as a user meets it: exit codes, one clear line for what is
+//! wrong, reports that are written whatever ends the run.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a failed step is a failed test, in helpers too")]
+
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+fn command(line: &str) -> Command {
+    let mut c = Command::new(env!("CARGO_BIN_EXE_load"));
+    c.args(line.split_whitespace());
+    c
+}
+
+fn load(line: &str) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = command(line).output().unwrap();
+    (status.code().unwrap(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+fn json(line: &str) -> (i32, serde_json::Value) {
+    let (code, out, err) = load(line);
+    (code, serde_json::from_str(&out).unwrap_or_else(|e| panic!("{e}: {out}{err}")))
+}
+
+#[test]
+fn both_ends_agree_on_every_datagram() {
+    for line in [
+        "both --rate 5k --count 1k --json",
+        "both -6 --burst 1k --dispatch 50k --engine driver --streams 2 --idle sleep:50us --json",
+        "both --poisson 5k --count 1k --call sendto --read-call recvfrom --unconnected --json",
+        "both --rate 20k --on-off 10ms:10ms --count 1k --poll 50us --json",
+    ] {
+        let (_, r) = json(line);
+        assert_eq!(r["send"]["offered"], 1000, "{line}");
+        assert_eq!(r["send"]["sent"], 1000, "{line}");
+        assert_eq!(r["recv"]["total"]["unique"], 1000, "{line}");
+        assert_eq!(r["recv"]["from_intended"]["count"], 1000, "{line}");
+        assert_eq!(r["send"]["send_lag"]["p99_9_ns"], serde_json::Value::Null, "{line}");
+    }
+}
+
+#[test]
+fn a_load_that_was_not_offered_is_invalid_with_exit_code_2() {
+    let (code, r) = json("both --rate 50M --duration 300ms --json");
+    assert_eq!((code, r["verdict"].as_str()), (2, Some("invalid")));
+    let finding = &r["findings"][0];
+    assert_eq!(finding["check"], "generator-kept-up");
+    assert!(finding["means"].as_str().unwrap().contains("the ceiling is the generator's"));
+}
+
+#[test]
+fn what_is_wrong_is_one_line_and_an_exit_code() {
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    for (line, code, hint) in [
+        ("send 127.0.0.1:9 --size 31", 3, "stamp"),
+        ("send 127.0.0.1:9 --size 65508 --count 1", 3, "MTU is"),
+        ("send 127.0.0.1", 3, "ADDRESS:PORT"),
+        ("send 127.0.0.1:0 --count 1", 3, "no port"),
+        ("send 255.255.255.255:9 --count 1", 4, "cannot reach"),
+        ("send 127.0.0.1:9 --pin 4000 --count 1", 3, "CPU 4000"),
+        ("send 127.0.0.1:9 --pin 0,4000 --streams 3 --count 1", 3, "CPU 4000"),
+        ("send 127.0.0.1:9 --pin 0,4000 --streams 3 --engine driver --count 1", 3, "CPU 4000"),
+        ("send 127.0.0.1:9 --bind [::1]:0 --count 1", 3, "families"),
+        ("recv 192.0.2.1:9000", 4, "cannot bind"),
+        (&format!("recv 127.0.0.1:{port}"), 4, "another port"),
+        ("recv :0 --call read --gro", 3, "GRO"),
+        ("run /nowhere.toml", 3, "cannot read"),
+    ] {
+        let (got, out, err) = load(line);
+        assert_eq!(got, code, "{line}\n{err}");
+        assert!(err.contains(hint), "{line}\n{err}");
+        assert_eq!((err.lines().count(), out.as_str()), (1, ""), "{line}\n{err}");
+    }
+    for line in ["", "send", "fly", "send 127.0.0.1:9 --duration 10", "both --rate 5x"] {
+        assert_eq!(load(line).0, 3, "{line}");
+    }
+    assert_eq!((load("--help").0, load("--version").0, load("send --help").0), (0, 0, 0));
+}
+
+#[test]
+fn an_interrupted_run_still_reports_and_exits_2() {
+    for (line, interrupted) in [
+        ("both --rate 1k --duration 60s --json", "/send/interrupted"),
+        ("recv 127.0.0.1:0 --duration 60s --json", "/recv/interrupted"),
+    ] {
+        let child = command(line).stdout(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let out = child.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{line}");
+        let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(report.pointer(interrupted), Some(&true.into()), "{line}");
+    }
+}
+
+#[test]
+fn an_interrupted_suite_names_what_was_not_run_and_writes_its_report() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("suite.toml");
+    let text = "[schedule]\nrate = \"1k/s\"\nduration = \"60s\"\n[[workload]]\nname = \"a\"\n[[workload]]\nname = \"b\"\n";
+    std::fs::write(&file, text).unwrap();
+    let out = dir.path().join("out");
+    let line = format!("run {} --json --report {} --format md,json,html,hlog", file.display(), out.display());
+    let child = command(&line).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let result = child.wait_with_output().unwrap();
+    assert_eq!(result.status.code(), Some(2));
+    let report: serde_json::Value = serde_json::from_slice(&result.stdout).unwrap();
+    assert_eq!(report["not_run"], serde_json::json!(["b"]));
+    assert_eq!(report["workloads"][0]["name"], "a");
+    for extension in ["md", "json", "html", "hlog"] {
+        assert!(out.join(format!("report.{extension}")).metadata().unwrap().len() > 100, "{extension}");
+    }
+}
+
+#[test]
+fn the_examples_are_understood() {
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(examples).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "toml") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            load::workload::parse(&path.display().to_string(), &text).unwrap();
+            seen += 1;
+        }
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn the_datagram_log_has_every_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log.csv");
+    let (_, r) = json(&format!("both --rate 5k --count 300 --json --log {}", log.display()));
+    let text = std::fs::read_to_string(log).unwrap();
+    let mut lines = text.lines();
+    assert!(lines.next().unwrap().starts_with("run,stream,seq,intended_ns,offer_ns,received_ns"));
+    let rows: Vec<Vec<i64>> =
+        lines.map(|l| l.split(',').take(6).map(|f| f.parse().unwrap()).collect()).collect();
+    assert_eq!(rows.len(), 300);
+    assert!(rows.iter().all(|r| r[3] <= r[4] && r[4] <= r[5]));
+    assert_eq!(rows[0][0], r["send"]["run"].as_i64().unwrap());
+}
