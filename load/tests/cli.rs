@@ -118,6 +118,24 @@ fn an_interrupted_suite_names_what_was_not_run_and_writes_its_report() {
 }
 
 #[test]
+fn a_ramp_without_a_limit_ends_at_its_highest_rate_and_repeats_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("ramp.toml");
+    std::fs::write(
+        &file,
+        "[ramp]\nstart = \"1k/s\"\nstep = \"1k/s\"\nstep_for = \"300ms\"\nmax = \"1500/s\"\n",
+    )
+    .unwrap();
+    let (code, report) = json(&format!("run {} --json", file.display()));
+    let ramp = &report["workloads"][0]["ramp"];
+    assert_eq!((code, &ramp["stop"]), (0, &"max-rate".into()), "{report}");
+    assert_eq!((&ramp["best_per_s"], &ramp["confirmed"]), (&1500.0.into(), &true.into()));
+    let rates: Vec<f64> =
+        ramp["steps"].as_array().unwrap().iter().map(|s| s["rate"].as_f64().unwrap()).collect();
+    assert_eq!(rates, [1000.0, 1500.0, 1500.0]);
+}
+
+#[test]
 fn the_examples_are_understood() {
     let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples");
     let mut seen = 0;

@@ -68,6 +68,8 @@ pub struct Workload {
     pub sndbuf: Buffer,
     /// Receive buffer.
     pub rcvbuf: Buffer,
+    /// The receiver's [`poll`](crate::RecvConfig::poll).
+    pub poll: Duration,
     /// CPUs for the sending threads.
     pub pin: Vec<usize>,
     /// When.

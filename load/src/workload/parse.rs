@@ -74,7 +74,7 @@ macro_rules! section {
     };
 }
 
-section!(RawTarget { address, size, streams, engine, batch, ring, idle, gso, sndbuf, rcvbuf, pin });
+section!(RawTarget { address, size, streams, engine, batch, ring, idle, gso, sndbuf, rcvbuf, poll, pin });
 section!(RawSchedule {
     rate,
     poisson,
@@ -188,6 +188,7 @@ fn workload(
         segments: uint(&target.gso, 1, 1, 64, "datagrams per GSO message")?,
         sndbuf: buffer(&target.sndbuf)?,
         rcvbuf: buffer(&target.rcvbuf)?,
+        poll: target.poll.as_ref().map_or(Ok(Duration::ZERO), duration)?,
         pin: cpus(&target.pin)?,
         schedule: Schedule::Unthrottled,
         catch_up: schedule.catch_up()?,

@@ -136,6 +136,9 @@ pub struct Outcome {
     pub send: SendReport,
     /// The receiving end.
     pub recv: Option<RecvReport>,
+    /// The metrics whose objectives were missed.
+    #[serde(skip)]
+    pub missed: Vec<Metric>,
 }
 
 /// Runs one workload.
@@ -168,6 +171,7 @@ fn ends(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Ends, RunError
             let mut recv = RecvConfig::new(*bind);
             recv.rcvbuf = w.rcvbuf;
             recv.keep = w.size;
+            recv.poll = w.poll;
             recv.gro = w.segments > 1;
             let report = pair::run(&recv, |to| w.config(to), stop, progress, |_| {})
                 .map_err(|source| RunError::Pair { name: name(), source })?;
@@ -201,6 +205,7 @@ fn outcome(w: &Workload, ends: Ends) -> Outcome {
         .as_ref()
         .filter(|_| sent.sent > 0)
         .map(|r| sent.sent.saturating_sub(r.total.unique) as f64 / sent.sent as f64);
+    let mut missed = Vec::new();
     for e in &w.expect {
         let measured = match e.metric {
             Metric::Throughput => value(delivered),
@@ -216,9 +221,12 @@ fn outcome(w: &Workload, ends: Ends) -> Outcome {
                 _ => Measured::Unmeasured("it needs the observer: use `observer run`"),
             },
         };
-        findings.extend(e.judge(measured));
+        let finding = e.judge(measured);
+        if finding.as_ref().is_some_and(|f| f.level == Verdict::Failed) {
+            missed.push(e.metric);
+        }
+        findings.extend(finding);
     }
-    // Where loss is an objective, a receiver that dropped has missed it already.
     findings.sort_by_key(|f| std::cmp::Reverse(f.level));
     Outcome {
         name: w.name.clone(),
@@ -234,6 +242,7 @@ fn outcome(w: &Workload, ends: Ends) -> Outcome {
         ramp: None,
         send: sent,
         recv: received,
+        missed,
     }
 }
 
@@ -265,18 +274,12 @@ fn why_not(o: &Outcome) -> Option<RampStop> {
     if behind {
         return Some(RampStop::LimiterEngaged);
     }
-    let missed = |latency: bool| {
-        o.findings.iter().any(|f| {
-            f.check == "objective"
-                && f.level >= Verdict::Failed
-                && f.observed.starts_with("loss") != latency
-                && !f.observed.starts_with("throughput")
-        })
-    };
-    if missed(false) {
+    if o.missed.contains(&Metric::Loss) {
         Some(RampStop::LossBudget)
-    } else if missed(true) {
+    } else if o.missed.iter().any(|m| matches!(m, Metric::Latency(..))) {
         Some(RampStop::LatencyBudget)
+    } else if o.missed.contains(&Metric::Throughput) {
+        Some(RampStop::LimiterEngaged)
     } else {
         None
     }
@@ -395,4 +398,57 @@ fn settle(stop: &Stop) {
         0,
         stop,
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hist::LatencyHistogram;
+    use crate::workload::expect::Point;
+
+    fn outcome() -> Outcome {
+        let mut send = SendReport::for_test(20_000.0);
+        send.achieved_per_s = Some(20_000.0);
+        Outcome {
+            name: "t".into(),
+            verdict: Verdict::Passed,
+            offered_per_s: Some(20_000.0),
+            sent_per_s: Some(20_000.0),
+            delivered_per_s: Some(20_000.0),
+            loss: Some(0.0),
+            send_lag: LatencyHistogram::new().summary(),
+            latency: None,
+            total: None,
+            findings: Vec::new(),
+            ramp: None,
+            send,
+            recv: Some(RecvReport::for_test(LatencyHistogram::new())),
+            missed: Vec::new(),
+        }
+    }
+
+    fn finding(check: &'static str) -> Finding {
+        let empty = String::new;
+        Finding { check, level: Verdict::Invalid, observed: empty(), means: empty(), detail: empty() }
+    }
+
+    #[test]
+    fn a_step_is_stopped_by_the_cause_and_not_by_its_symptom() {
+        let mut o = outcome();
+        assert_eq!(why_not(&o), None);
+        o.missed.push(Metric::Latency(Component::Total, Point::Quantile(0.99)));
+        assert_eq!(why_not(&o), Some(RampStop::LatencyBudget));
+        o.missed.push(Metric::Loss);
+        assert_eq!(why_not(&o), Some(RampStop::LossBudget));
+        o.delivered_per_s = Some(19_000.0);
+        assert_eq!(why_not(&o), Some(RampStop::LimiterEngaged));
+        o.recv.as_mut().unwrap().socket_drops = Some(1);
+        assert_eq!(why_not(&o), Some(RampStop::ReceiverBehind));
+        o.findings.push(finding("generator-kept-up"));
+        assert_eq!(why_not(&o), Some(RampStop::GeneratorCeiling));
+        o.findings.push(finding("host-was-quiet"));
+        assert_eq!(why_not(&o), Some(RampStop::HostNoise));
+        o.send.interrupted = true;
+        assert_eq!(why_not(&o), Some(RampStop::Interrupted));
+    }
 }
