@@ -1,8 +1,8 @@
 //! Who the flows are: sockets, processes and addresses at their ends.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use foldhash::HashMap;
 use observer_ebpf::abi::{FLOW_SLOTS, FlowRecord, flow_id};
 
 use crate::report::{Endpoint, FlowKey};

@@ -107,12 +107,14 @@ pub fn stages(r: &JourneyRecord, waits: &WaitBook, sender_here: bool) -> Stages 
     s.judge(TOTAL, p.offer, p.app_dequeue, 0);
     let p = s.straighten(p);
 
-    s.sender_parts(&p, r, waits);
+    let sender = (r.tx_tid != 0).then(|| waits.thread(r.tx_tid));
+    s.sender_parts(&p, sender);
     if shaper.is_some() {
         s.set(Part::SlowestHop, Some(r.slowest_hop_ns));
         s.set(Part::SlowestQdisc, (r.slowest_qdisc_ns > 0).then_some(r.slowest_qdisc_ns));
     }
-    s.wire_parts(&p, r, waits);
+    // Behind a qdisc the sending thread has no part in what follows.
+    s.wire_parts(&p, sender.filter(|_| r.dequeue_ns == 0));
     s.receiver_parts(&p, r, waits);
     s
 }
@@ -183,7 +185,9 @@ impl Stages {
         p
     }
 
-    fn sender_parts(&mut self, p: &Points, r: &JourneyRecord, waits: &WaitBook) {
+    /// `thread`: `None` if the sending thread is not known, `Some(None)` if it
+    /// has not waited.
+    fn sender_parts(&mut self, p: &Points, thread: Option<Option<&Thread>>) {
         if self.component(Component::SenderQueue).is_none() {
             return;
         }
@@ -191,8 +195,7 @@ impl Stages {
         let halves = self.split(Component::SenderQueue, offer, p.syscall, dev_queue);
         self.set(Part::BeforeSyscall, halves.map(|h| h.0));
         self.set(Part::InCall, halves.map(|h| h.1));
-        if r.tx_tid != 0 {
-            let thread = waits.thread(r.tx_tid);
+        if let Some(thread) = thread {
             let blocked = self.waited(thread, WaitKind::SendBuffer, offer, dev_queue);
             self.set(Part::SndbufBlocked, blocked);
             let starved = self.waited(thread, WaitKind::RunQueue, offer, dev_queue);
@@ -202,11 +205,11 @@ impl Stages {
 
     /// Where no qdisc decouples them, the sending thread itself carries the
     /// datagram into the receiving stack (lo, veth): then it waits with it.
-    fn wire_parts(&mut self, p: &Points, r: &JourneyRecord, waits: &WaitBook) {
+    fn wire_parts(&mut self, p: &Points, thread: Option<Option<&Thread>>) {
         let Some(wire) = self.component(Component::Wire) else { return };
         let (Some(dev_queue), Some(rx)) = (p.dev_queue, p.rx) else { return };
-        if r.tx_tid != 0 && r.dequeue_ns == 0 {
-            let starved = self.waited(waits.thread(r.tx_tid), WaitKind::RunQueue, dev_queue, rx);
+        if let Some(thread) = thread {
+            let starved = self.waited(thread, WaitKind::RunQueue, dev_queue, rx);
             self.set(Part::WireRunQueue, starved.map(|ns| ns.min(wire)));
         }
     }

@@ -4,8 +4,9 @@
 //! bounded window of them, sorted, with a running sum, so that the overlap of
 //! any span with all waits is two binary searches.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use foldhash::HashMap;
 use observer_ebpf::abi::{WaitKind, WaitRecord};
 
 use crate::report::{WaitTotals, Waits};
@@ -166,7 +167,7 @@ impl Track {
     /// Inserts a wait. One thread waits for one thing at a time, so where it
     /// overlaps others, only what is new is taken.
     fn insert(&mut self, from_ns: u64, to_ns: u64) {
-        let at = self.waits.partition_point(|w| w.from_ns < from_ns);
+        let at = self.begun_before(from_ns);
         let floor = at.checked_sub(1).and_then(|i| self.waits.get(i)).map_or(0, |w| w.to_ns);
         let ceiling = self.waits.get(at).map_or(u64::MAX, |w| w.from_ns);
         let (from_ns, to_ns) = (from_ns.max(floor), to_ns.min(ceiling));
@@ -201,11 +202,34 @@ impl Track {
 
     /// Sum of the waits up to `ns`, counted from an arbitrary origin.
     fn waited_until(&self, ns: u64) -> u64 {
-        let after = self.waits.partition_point(|w| w.from_ns < ns);
+        let after = self.begun_before(ns);
         match after.checked_sub(1).and_then(|i| self.waits.get(i)) {
             Some(w) => w.before_ns.wrapping_add(ns.min(w.to_ns) - w.from_ns),
             None => self.waits.front().map_or(0, |w| w.before_ns),
         }
+    }
+
+    /// How many waits began before `ns`. What is asked about has just happened,
+    /// so the search begins at the end, in steps that double.
+    fn begun_before(&self, ns: u64) -> usize {
+        let begun = |i: usize| self.waits.get(i).is_some_and(|w| w.from_ns < ns);
+        let (mut high, mut step) = (self.waits.len(), 1);
+        let mut low = loop {
+            let probe = high.saturating_sub(step);
+            if probe == 0 || begun(probe) {
+                break probe;
+            }
+            (high, step) = (probe, step * 2);
+        };
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if begun(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
     }
 
     fn forget_before(&mut self, ns: u64) {

@@ -5,7 +5,7 @@
 //! each interval a busier one takes the place of the least busy: from then on
 //! it has its own distributions, and what came before stays with the others.
 
-use std::collections::HashMap;
+use foldhash::HashMap;
 
 use super::latency::Latency;
 use crate::component::Component;
