@@ -107,12 +107,7 @@ impl Stamp {
         if magic != MAGIC || run == 0 {
             return None;
         }
-        Some(Self {
-            run,
-            stream_seq: w[1],
-            intended_ns: w[2].cast_signed(),
-            offer_ns: w[3].cast_signed(),
-        })
+        Some(Self { run, stream_seq: w[1], intended_ns: w[2].cast_signed(), offer_ns: w[3].cast_signed() })
     }
 }
 

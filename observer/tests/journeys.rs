@@ -52,7 +52,9 @@ fn expectations_can_fail_and_closed_forms_hold() {
     let journey = &journey::all()["shaper"];
     let outcome = play(journey);
     let blind = Pipeline::new(synthetic::meta()).finish(Tables::empty(synthetic::START_NS));
-    let wrong = journey.observed(&outcome, &blind).join("\n");
+    let span = outcome.sent.last_send_ns.unwrap() - outcome.sent.first_send_ns.unwrap();
+    let span = span.cast_unsigned();
+    let wrong = journey.observed(&outcome, &blind, span).join("\n");
     let each = [
         "culprit found is none",
         "offered: 0, not 5000",
@@ -64,6 +66,6 @@ fn expectations_can_fail_and_closed_forms_hold() {
     }
 
     let waited = outcome.received.from_offer.as_ref().unwrap().max().unwrap() as f64;
-    let closed = journey.shaper_wait_ns(&outcome);
+    let closed = journey.shaper_wait_ns(&outcome, span);
     assert!((0.9..1.5).contains(&(waited / closed)), "{waited} ns, by the closed form {closed} ns");
 }

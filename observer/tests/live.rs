@@ -15,7 +15,7 @@ fn the_observer_sees_what_happened_on_every_journey() {
             continue;
         }
         let played = observed::play(&journey.scenario());
-        let found = journey.observed(&played.outcome, &played.report, &played.seen());
+        let found = journey.observed(&played.outcome, &played.snapshot, played.dev_queue_span_ns());
         wrong.extend(found.into_iter().chain(played.malformed()).map(|what| format!("{name}: {what}")));
     }
     assert!(wrong.is_empty(), "{wrong:#?}");

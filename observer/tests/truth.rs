@@ -23,6 +23,8 @@ use observer::{
     session::Session,
 };
 use observer_ebpf::stamp::Stamp;
+use support::observed::as_observer;
+
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 mod support;
@@ -47,16 +49,17 @@ fn the_read_is_seen_when_the_receivers_own_clock_says() {
     let records = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&records);
     let options = AttachOptions { runs: vec![load.run], ..AttachOptions::default() };
-    let session = Session::start_tapped(
-        &options,
-        Duration::from_secs(1),
-        Box::new(move |batch| kept.lock().unwrap().extend_from_slice(&batch.journeys)),
-    )
-    .unwrap();
+    let session = as_observer(|| {
+        Session::start_tapped(
+            &options,
+            Duration::from_secs(1),
+            Box::new(move |batch| kept.lock().unwrap().extend_from_slice(&batch.journeys)),
+        )
+        .unwrap()
+    });
     let finished = Stop::new();
     let stop_reading = finished.clone();
-    let config =
-        RecvConfig { call: load::ReadCall::Recvfrom, ..RecvConfig::new(scenario::target()) };
+    let config = RecvConfig { call: load::ReadCall::Recvfrom, ..RecvConfig::new(scenario::target()) };
     let reading = lab
         .receiver()
         .namespace
@@ -104,7 +107,7 @@ fn nobody_else_changes_the_counts_of_a_run() {
         let stage = Stage::set(&scenario).unwrap();
         let options =
             AttachOptions { runs: if named { vec![run] } else { vec![] }, ..AttachOptions::default() };
-        let session = Session::start(&options, Duration::from_millis(500)).unwrap();
+        let session = as_observer(|| Session::start(&options, Duration::from_millis(500)).unwrap());
         let netns = stage.lab().sender().namespace.path();
         let forger = Forger::start(&netns.to_string_lossy(), run, named);
         let (outcome, _lab) = stage.run(&Stop::new(), &Progress::new()).unwrap();
@@ -177,14 +180,21 @@ fn forge_until_killed() {
         };
         let payload = match n % 7 {
             // This run's id, everything else random.
-            0 => stamped(Stamp { run, stream_seq: word(0), intended_ns: now, offer_ns: word(8).cast_signed() }),
+            0 => {
+                stamped(Stamp { run, stream_seq: word(0), intended_ns: now, offer_ns: word(8).cast_signed() })
+            }
             // The nastiest: a live stream of this run, plausible in every field.
             1 => stamped(Stamp::new(run, 0, word(0) % 30_000, now, now)),
             // Another stream of this run, plausible. Naming a run on the
             // command line lets any process send it.
             2 if streams => stamped(Stamp::new(run, 77, n, now, now)),
             // Another run.
-            3 => stamped(Stamp { run: u32::MAX, stream_seq: word(0), intended_ns: 0, offer_ns: word(8).cast_signed() }),
+            3 => stamped(Stamp {
+                run: u32::MAX,
+                stream_seq: word(0),
+                intended_ns: 0,
+                offer_ns: word(8).cast_signed(),
+            }),
             // Cut off within the stamp, or empty.
             4 => stamped(Stamp::new(run, 0, n % 30_000, now, now))[..usize::from(b[0] % 32)].to_vec(),
             _ => b.to_vec(),

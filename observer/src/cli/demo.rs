@@ -10,7 +10,10 @@ use load::Stop;
 use observer::{
     demo::{self, DemoError, Observe, ObserveError, Watch, cli::DemoArgs},
     kernel::attach::AttachOptions,
-    lab::scenario::Outcome,
+    lab::{
+        priority::{Role, raise},
+        scenario::Outcome,
+    },
     report::Report,
     session::{Session, SessionError},
 };
@@ -35,7 +38,14 @@ fn refused(error: SessionError) -> ObserveError {
 impl Observe for Live {
     fn start(&mut self, watch: &Watch) -> Result<(), ObserveError> {
         let options = AttachOptions { runs: vec![watch.run], ..AttachOptions::default() };
-        self.session = Some(Session::start(&options, Duration::from_secs(1)).map_err(refused)?);
+        // The scenarios' threads run at a raised priority; the reader of the
+        // rings, which inherits this thread's, must come before them.
+        let start = || {
+            raise(Role::Observer);
+            Session::start(&options, Duration::from_secs(1)).map_err(refused)
+        };
+        let started = std::thread::scope(|scope| scope.spawn(start).join());
+        self.session = Some(started.map_err(|_| ObserveError::invalid("attaching panicked"))??);
         Ok(())
     }
 

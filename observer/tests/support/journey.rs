@@ -289,8 +289,9 @@ impl Journey {
         wrong.0
     }
 
-    /// What is wrong with what an observer saw.
-    pub(crate) fn observed(&self, outcome: &Outcome, snapshot: &Snapshot) -> Vec<String> {
+    /// What is wrong with what an observer saw; `span_ns` is the time from the
+    /// first dev_queue to the last.
+    pub(crate) fn observed(&self, outcome: &Outcome, snapshot: &Snapshot, span_ns: u64) -> Vec<String> {
         let mut wrong = Wrong::default();
         let report = &snapshot.total;
         let (counts, expect) = (&report.counts, &self.expect);
@@ -321,7 +322,12 @@ impl Journey {
         }
         if let Some(within) = expect.shaper_wait_within {
             let waited = report.components.shaper.distribution.max_ns.unwrap_or(0);
-            wrong.near("longest wait in the shaper", waited as f64, self.shaper_wait_ns(outcome), within);
+            wrong.near(
+                "longest wait in the shaper",
+                waited as f64,
+                self.shaper_wait_ns(outcome, span_ns),
+                within,
+            );
         }
         if let Some(within) = expect.sender_wait_within {
             let waited = report.components.sender_queue.distribution.max_ns.unwrap_or(0);
@@ -350,18 +356,15 @@ impl Journey {
         }
     }
 
-    /// (N·L − b)/r − (N − 1)/P, with r and b as the kernel has them and P
-    /// from the first send call to the end of the last: what reaches
-    /// dev_queue does so inside of these.
-    pub(crate) fn shaper_wait_ns(&self, outcome: &Outcome) -> f64 {
+    /// (N·L − b)/r − (N − 1)/P, with r and b as the kernel has them; `span_ns`
+    /// is (N − 1)/P, from the first datagram's dev_queue to the last's.
+    pub(crate) fn shaper_wait_ns(&self, outcome: &Outcome, span_ns: u64) -> f64 {
         // UDP, IPv4 or IPv6, Ethernet.
         let headers = 8 + if self.load.ipv6 { 40 } else { 20 } + 14;
         let bytes = self.load.count * (self.load.size as u64 + headers);
         let tbf = outcome.way_out.options;
         let drained = (bytes as f64 - tbf.burst_bytes as f64) / tbf.rate_byte_per_s as f64;
-        let sent = &outcome.sent;
-        let span = sent.last_send_ns.unwrap() - sent.first_send_ns.unwrap();
-        drained * 1e9 - span as f64
+        drained * 1e9 - span_ns as f64
     }
 
     /// (N/D)·(1 − D/P), with D from the send times after the first tenth and P

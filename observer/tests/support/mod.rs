@@ -1,5 +1,6 @@
 //! What the tests against a real kernel have in common.
 
+#![allow(clippy::allow_attributes, dead_code, reason = "each test program uses its own part of this")]
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

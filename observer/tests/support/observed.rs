@@ -9,20 +9,21 @@ use std::{
 use load::{Progress, Stop};
 use observer::{
     kernel::attach::AttachOptions,
-    lab::scenario::{Outcome, Scenario, Stage},
-    report::Report,
+    lab::{
+        priority::{Role, raise},
+        scenario::{Outcome, Scenario, Stage},
+    },
     session::Session,
+    snapshot::Snapshot,
 };
-use observer_ebpf::abi::{JourneyRecord, RecordKind};
-
-use super::journey::Seen;
+use observer_ebpf::abi::JourneyRecord;
 
 /// What came of it.
 pub(crate) struct Observed {
     /// The applications' and the kernel's accounts.
     pub(crate) outcome: Outcome,
     /// The observer's.
-    pub(crate) report: Report,
+    pub(crate) snapshot: Arc<Snapshot>,
     /// Every record of the run.
     pub(crate) records: Vec<JourneyRecord>,
 }
@@ -33,34 +34,38 @@ pub(crate) fn play(scenario: &Scenario) -> Observed {
     let kept = Arc::clone(&records);
     let stage = Stage::set(scenario).unwrap();
     let options = AttachOptions { runs: vec![scenario.load.run], ..AttachOptions::default() };
-    let session = Session::start_tapped(
-        &options,
-        Duration::from_millis(500),
-        Box::new(move |batch| kept.lock().unwrap().extend_from_slice(&batch.journeys)),
-    )
-    .unwrap();
+    let session = as_observer(|| {
+        Session::start_tapped(
+            &options,
+            Duration::from_millis(500),
+            Box::new(move |batch| kept.lock().unwrap().extend_from_slice(&batch.journeys)),
+        )
+        .unwrap()
+    });
     let (outcome, _lab) = stage.run(&Stop::new(), &Progress::new()).unwrap();
-    let report = session.finish().unwrap().total.as_ref().clone();
+    let snapshot = session.finish().unwrap();
     let records = std::mem::take(&mut *records.lock().unwrap());
-    Observed { outcome, report, records }
+    Observed { outcome, snapshot, records }
+}
+
+/// Starts `work` so that the threads it makes come before the load's.
+pub(crate) fn as_observer<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        scope
+            .spawn(|| {
+                raise(Role::Observer);
+                work()
+            })
+            .join()
+            .unwrap()
+    })
 }
 
 impl Observed {
-    /// What the records say beyond the report.
-    pub(crate) fn seen(&self) -> Seen {
-        let mut seen = Seen::default();
-        let mut span: Option<(u64, u64)> = None;
-        for r in &self.records {
-            if r.kind == RecordKind::Delivered as u8 {
-                *seen.hops.entry(r.hops).or_default() += 1;
-            }
-            if r.dev_queue_ns != 0 {
-                let (first, last) = span.unwrap_or((r.dev_queue_ns, r.dev_queue_ns));
-                span = Some((first.min(r.dev_queue_ns), last.max(r.dev_queue_ns)));
-            }
-        }
-        seen.dev_queue_span_ns = span.map_or(0, |(first, last)| last - first);
-        seen
+    /// From the first dev_queue to the last, ns.
+    pub(crate) fn dev_queue_span_ns(&self) -> u64 {
+        let seen = || self.records.iter().map(|r| r.dev_queue_ns).filter(|at| *at != 0);
+        seen().max().unwrap_or(0) - seen().min().unwrap_or(0)
     }
 
     /// What is wrong with single records: order of points, identity.
@@ -85,7 +90,9 @@ impl Observed {
                 wrong.push(format!("points out of order: {r:?}"));
             }
         }
-        wrong.extend(ends.iter().filter(|(_, n)| **n != 1).map(|(key, n)| format!("{key:#x} ended {n} times")));
+        wrong.extend(
+            ends.iter().filter(|(_, n)| **n != 1).map(|(key, n)| format!("{key:#x} ended {n} times")),
+        );
         wrong.truncate(5);
         wrong
     }
