@@ -180,6 +180,8 @@ pub struct RecvReport {
     pub last_ns: Option<i64>,
     /// Different datagrams of the measured window.
     pub measured: u64,
+    /// From the first read of those to the last, ns.
+    pub measured_span_ns: i64,
     /// Datagrams per second between the first and the last.
     pub received_per_s: Option<f64>,
     /// Receive time − offer time; null where the clocks do not match.
@@ -340,6 +342,8 @@ struct State<'a> {
     foreign: u64,
     reads: u64,
     measured: u64,
+    measured_first: Option<i64>,
+    measured_last: i64,
     first: Option<i64>,
     last: Option<i64>,
     from_offer: LatencyHistogram,
@@ -359,6 +363,8 @@ impl<'a> State<'a> {
             foreign: 0,
             reads: 0,
             measured: 0,
+            measured_first: None,
+            measured_last: 0,
             first: None,
             last: None,
             from_offer: LatencyHistogram::new(),
@@ -391,6 +397,8 @@ impl<'a> State<'a> {
                 self.unique += 1;
                 if self.config.window.is_none_or(|(from, to)| (from..to).contains(&stamp.offer_ns)) {
                     self.measured += 1;
+                    self.measured_first.get_or_insert(received_ns);
+                    self.measured_last = received_ns;
                     // Stamps come from the network: any difference is possible.
                     self.from_offer.record(received_ns.saturating_sub(stamp.offer_ns));
                     self.from_intended.record(received_ns.saturating_sub(stamp.intended_ns));
@@ -464,6 +472,7 @@ impl<'a> State<'a> {
             first_ns: self.first,
             last_ns: self.last,
             measured: self.measured,
+            measured_span_ns: self.measured_first.map_or(0, |first| self.measured_last - first),
             received_per_s: (span > 0).then(|| total.unique.saturating_sub(1) as f64 * 1e9 / span as f64),
             from_offer: keep.then_some(self.from_offer),
             from_intended: keep.then_some(self.from_intended),
@@ -490,6 +499,7 @@ impl RecvReport {
             first_ns: None,
             last_ns: None,
             measured: latency.count(),
+            measured_span_ns: 0,
             received_per_s: None,
             from_offer: Some(latency.clone()),
             from_intended: Some(latency),

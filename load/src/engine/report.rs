@@ -225,6 +225,17 @@ impl SendReport {
         self.measured
     }
 
+    /// The drain rate D of a single burst, per second, from the times at which
+    /// send calls returned: what was sent after the first tenth, over the time
+    /// it took. It does not depend on the dispatch rate, unlike N / longest wait,
+    /// which is too high by 1 / (1 − D/P). `None` below 100 datagrams or 10 calls.
+    pub fn drain_rate(&self) -> Option<f64> {
+        let last = self.marks.last().filter(|_| self.marks.len() >= 10)?;
+        let first = self.marks.iter().find(|m| m.sent * 10 >= last.sent)?;
+        let ns = last.at_ns - first.at_ns;
+        (last.sent >= 100 && ns > 0).then(|| (last.sent - first.sent) as f64 * 1e9 / ns as f64)
+    }
+
     /// Datagrams handed over that the kernel never took.
     pub fn unsent(&self) -> u64 {
         self.offered.saturating_sub(self.sent)
@@ -246,4 +257,20 @@ impl SendReport {
 
 fn earliest(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     [a, b].into_iter().flatten().min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_drain_rate_forgets_a_slow_start() {
+        let mut r = SendReport::for_test(1.0);
+        assert_eq!(r.drain_rate(), None);
+        // 50 ms until the first call returns, then 64 datagrams each 400 µs.
+        r.marks = (1..200_u32)
+            .map(|i| DrainMark { at_ns: 50_000_000 + i64::from(i) * 400_000, sent: u64::from(i) * 64 })
+            .collect();
+        assert!((r.drain_rate().unwrap() - 160_000.0).abs() < 1.0);
+    }
 }

@@ -195,11 +195,10 @@ fn ends(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Ends, RunError
 fn outcome(w: &Workload, ends: Ends) -> Outcome {
     let Ends { sent, received, host } = ends;
     let mut findings = verdict::judge(&sent, received.as_ref(), host.as_ref());
-    // Until the last one came, where that was after the last was sent: what a
-    // queue passes on later was not delivered at the offered rate.
-    let from = sent.start_ns + (sent.length_ns - sent.measured_ns);
-    let until_last = received.as_ref().and_then(|r| r.last_ns).map_or(0, |last| last - from);
-    let seconds = sent.measured_ns.max(until_last) as f64 / 1e9;
+    // What a queue passes on only after the end was not delivered at the
+    // offered rate: the longer of the two times counts.
+    let span = received.as_ref().map_or(0, |r| r.measured_span_ns);
+    let seconds = sent.measured_ns.max(span) as f64 / 1e9;
     let delivered = received.as_ref().filter(|_| seconds > 0.0).map(|r| r.measured as f64 / seconds);
     let loss = received
         .as_ref()
