@@ -119,25 +119,25 @@ fn claim_unsent(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: 
     let Some((flow, flow_index)) = flow::of_sender(stamp, &sender, now) else {
         return false;
     };
-    let mut new = journey::begin(stamp);
-    new.flags = flag::NO_DEV_QUEUE;
-    new.tx_tid = tid;
-    new.l2_bytes = skb.load::<u32>(constant!(OFFSETS.skb_len));
-    // SAFETY: elements of the flow and thread tables.
+    flow::note_sent(flow, stamp);
+    let Some(claimed) = slot.claim(stamp) else {
+        flow::add(flow, flow::Count::Unclaimed);
+        return false;
+    };
+    let journey = claimed.journey();
+    // SAFETY: a claimed entry; elements of the flow and thread tables.
     unsafe {
-        new.run_index = (*flow).run_index as u16;
+        (*journey).flags = flag::NO_DEV_QUEUE;
+        (*journey).tx_tid = tid;
+        (*journey).l2_bytes = skb.load::<u32>(constant!(OFFSETS.skb_len));
+        (*journey).run_index = (*flow).run_index as u16;
         if let Some(thread) = thread::owned(tid) {
-            new.syscall_ns = (*thread).send_enter_ns;
+            (*journey).syscall_ns = (*thread).send_enter_ns;
             (*thread).claimed = 1;
             (*thread).followed = 1;
             (*thread).send_flow = flow_index + 1;
         }
     }
-    flow::note_sent(flow, stamp);
-    if slot.claim(&new) {
-        true
-    } else {
-        flow::add(flow, flow::Count::Unclaimed);
-        false
-    }
+    claimed.publish();
+    true
 }

@@ -245,7 +245,7 @@ fn sender_matches(sender: &Sender<'_>) -> bool {
     }
     if version != 0 {
         let (saddr, daddr) = headers.addresses();
-        return version == u32::from(headers.version)
+        return version == u32::from(headers.version())
             && (is_filter_address(&saddr) || is_filter_address(&daddr));
     }
     true
@@ -310,7 +310,7 @@ fn describe_sender(stamp: &Stamp, sender: &Sender<'_>, now: u64) {
     if let Some(headers) = sender.headers {
         let (sport, dport) = headers.ports();
         let (saddr, daddr) = headers.addresses();
-        record.ip_version = headers.version;
+        record.ip_version = headers.version();
         record.sport = sport;
         record.dport = dport;
         record.saddr = bytes(saddr);

@@ -91,11 +91,12 @@ impl Slot {
         }
     }
 
-    /// Takes the entry for a new datagram and publishes it as live. An
-    /// unfinished journey in it is reported and counted first. False if
+    /// Takes the entry for a new datagram: afterwards it holds the stamp and
+    /// nothing else, and is this program's alone until it is published. An
+    /// unfinished journey in it is reported and counted first. `None` if
     /// another CPU was quicker.
     #[inline(always)]
-    pub(super) fn claim(&self, new: &JourneyRecord) -> bool {
+    pub(super) fn claim(self, stamp: &Stamp) -> Option<Claimed> {
         // SAFETY: an aligned u64 inside the element.
         let (state, taken) = unsafe {
             let state = atomic::load(self.state());
@@ -105,23 +106,33 @@ impl Slot {
         };
         if !taken {
             count(Counter::SlotBusy);
-            return false;
+            return None;
         }
+        let journey = self.journey();
         if state == slot_state::LIVE {
             self.report(RecordKind::Unresolved);
             // SAFETY: this program holds the entry (CLAIMING).
-            let (run, stream) =
-                unsafe { ((*self.journey()).run, ((*self.journey()).stream_seq >> 48) as u16) };
+            let (run, stream) = unsafe { ((*journey).run, ((*journey).stream_seq >> 48) as u16) };
             if let Some((evicted, _)) = flow::find(run, stream) {
                 flow::add(evicted, flow::Count::Evicted);
             }
         }
-        // SAFETY: this program holds the entry.
+        // SAFETY: this program holds the entry, whose journey is made of whole
+        // words. Volatile, so that this stays a row of stores: as an
+        // initializer it becomes a byte-wise loop in a subprogram, which took
+        // longer than everything else in the hook.
         unsafe {
-            *self.journey() = *new;
-            atomic::publish(self.state(), slot_state::LIVE);
+            let mut word = 0;
+            while word < size_of::<JourneyRecord>() / 8 {
+                core::ptr::write_volatile(journey.cast::<u64>().add(word), 0);
+                word += 1;
+            }
+            (*journey).run = stamp.run;
+            (*journey).stream_seq = stamp.stream_seq;
+            (*journey).intended_ns = stamp.intended_ns;
+            (*journey).offer_ns = stamp.offer_ns;
         }
-        true
+        Some(Claimed(self))
     }
 
     /// Ends the journey; true for the one caller who did it.
@@ -161,16 +172,23 @@ impl Slot {
     }
 }
 
-/// A journey of which only the stamp is known yet.
-#[inline(always)]
-pub(super) fn begin(stamp: &Stamp) -> JourneyRecord {
-    // SAFETY: `Plain`: every bit pattern is a value.
-    let mut new: JourneyRecord = unsafe { core::mem::zeroed() };
-    new.run = stamp.run;
-    new.stream_seq = stamp.stream_seq;
-    new.intended_ns = stamp.intended_ns;
-    new.offer_ns = stamp.offer_ns;
-    new
+/// An entry that this program alone may write to.
+#[must_use = "an entry that is not published is lost to everybody"]
+pub(super) struct Claimed(Slot);
+
+impl Claimed {
+    /// The journey to fill in.
+    #[inline(always)]
+    pub(super) fn journey(&self) -> *mut JourneyRecord {
+        self.0.journey()
+    }
+
+    /// Lets everybody see it.
+    #[inline(always)]
+    pub(super) fn publish(self) {
+        // SAFETY: an aligned u64 inside the element.
+        unsafe { atomic::publish(self.0.state(), slot_state::LIVE) };
+    }
 }
 
 /// Adds one finished hop: from `hop_start_ns` to now.

@@ -62,13 +62,13 @@ pub(super) fn copy<T: Copy>(address: u64) -> Option<T> {
     }
 }
 
-/// Copies over `value` from any kernel address; false if it is not mapped.
+/// Fills `value` from any kernel address; false, and nothing said of its
+/// contents, if that is not mapped.
 #[inline(always)]
-pub(super) fn copy_into<T: Plain>(value: &mut T, address: u64) -> bool {
+pub(super) fn copy_into<T: Plain>(value: &mut MaybeUninit<T>, address: u64) -> bool {
     // SAFETY: `value` has room for `T`, and every bit pattern is a `T`.
     unsafe {
-        bpf_probe_read_kernel(core::ptr::from_mut(value).cast(), size_of::<T>() as u32, address as *const _)
-            == 0
+        bpf_probe_read_kernel(value.as_mut_ptr().cast(), size_of::<T>() as u32, address as *const _) == 0
     }
 }
 

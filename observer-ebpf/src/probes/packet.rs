@@ -7,6 +7,8 @@
 //! the packet, and a copy that runs past the linear part ends in memory of
 //! the same allocation (`skb_shared_info` follows the data).
 
+use core::mem::MaybeUninit;
+
 use observer_ebpf::stamp::{STAMP_LEN, Stamp};
 
 use super::{
@@ -22,11 +24,11 @@ const UDP_HEADER: u32 = 8;
 /// stack wants aligned loads and IPv4 puts the stamp at 28.
 const WORDS: usize = 20;
 
-/// The start of a UDP packet.
+/// The start of a UDP packet. Nothing in it is initialized until a packet is
+/// copied over it: with as much as one constant byte the compiler clears all
+/// of it, byte by byte, which costs more than the copy.
 pub(super) struct Headers {
-    words: [u32; WORDS],
-    /// 4 or 6.
-    pub(super) version: u8,
+    words: MaybeUninit<[u32; WORDS]>,
 }
 
 /// What a packet turned out to be.
@@ -44,10 +46,24 @@ pub(super) enum Packet {
 }
 
 impl Headers {
+    /// Word `i` of the packet; only after the packet was found to be UDP.
+    #[inline(always)]
+    fn word(&self, i: usize) -> u32 {
+        // SAFETY: `parse` copied all words before it found anything, and the
+        // verifier refuses a read of stack that was not written.
+        unsafe { (*self.words.as_ptr())[i] }
+    }
+
+    /// 4 or 6.
+    #[inline(always)]
+    pub(super) fn version(&self) -> u8 {
+        (self.word(0) as u8) >> 4
+    }
+
     /// Source and destination port, host byte order.
     #[inline(always)]
     pub(super) fn ports(&self) -> (u16, u16) {
-        let word = u32::from_be(if self.version == 4 { self.words[5] } else { self.words[10] });
+        let word = u32::from_be(self.word(if self.version() == 4 { 5 } else { 10 }));
         ((word >> 16) as u16, word as u16)
     }
 
@@ -55,11 +71,11 @@ impl Headers {
     /// four bytes.
     #[inline(always)]
     pub(super) fn addresses(&self) -> ([u32; 4], [u32; 4]) {
-        let w = &self.words;
-        if self.version == 4 {
-            ([w[3], 0, 0, 0], [w[4], 0, 0, 0])
+        let w = |i| self.word(i);
+        if self.version() == 4 {
+            ([w(3), 0, 0, 0], [w(4), 0, 0, 0])
         } else {
-            ([w[2], w[3], w[4], w[5]], [w[6], w[7], w[8], w[9]])
+            ([w(2), w(3), w(4), w(5)], [w(6), w(7), w(8), w(9)])
         }
     }
 }
@@ -97,7 +113,8 @@ fn parse(skb: Object, l3: u32, headers: &mut Headers) -> Packet {
     if !kernel::copy_into(&mut headers.words, start) {
         return Packet::Unreadable;
     }
-    let words = &headers.words;
+    // SAFETY: just copied.
+    let words = unsafe { &*headers.words.as_ptr() };
     let first = u32::from_be(words[0]);
     let version = first >> 28;
     let ip_len = match version {
@@ -116,7 +133,6 @@ fn parse(skb: Object, l3: u32, headers: &mut Headers) -> Packet {
         }
         _ => return Packet::Other,
     };
-    headers.version = version as u8;
 
     let offset = ip_len + UDP_HEADER + constant!(SETTINGS.stamp_offset);
     let linear_end = skb.load::<u32>(constant!(OFFSETS.skb_tail));
@@ -149,7 +165,7 @@ fn from_words(w: [u32; 8]) -> Option<Stamp> {
 /// Headers to fill in.
 #[inline(always)]
 pub(super) fn headers() -> Headers {
-    Headers { words: [0; WORDS], version: 0 }
+    Headers { words: MaybeUninit::uninit() }
 }
 
 /// Where the stamp would be in a packet that the cgroup program sees from its

@@ -143,15 +143,16 @@ fn claim_remote(slot: journey::Slot, stamp: &Stamp, sock: Object, now: u64) -> b
         flow::consider_remote(stamp, sock, now);
         return false;
     };
-    let mut new = journey::begin(stamp);
-    new.flags = flag::RX_ONLY;
-    // SAFETY: an element of the flow table.
-    new.run_index = unsafe { (*flow).run_index } as u16;
     flow::note_offered(flow, stamp);
-    if slot.claim(&new) {
-        true
-    } else {
+    let Some(claimed) = slot.claim(stamp) else {
         flow::add(flow, flow::Count::Unclaimed);
-        false
+        return false;
+    };
+    // SAFETY: a claimed entry; an element of the flow table.
+    unsafe {
+        (*claimed.journey()).flags = flag::RX_ONLY;
+        (*claimed.journey()).run_index = (*flow).run_index as u16;
     }
+    claimed.publish();
+    true
 }

@@ -1,5 +1,7 @@
 //! The way in: entering the receiving stack, and the socket's queue.
 
+use core::mem::MaybeUninit;
+
 use aya_ebpf::{
     helpers::{bpf_ktime_get_ns, generated::bpf_skb_load_bytes},
     macros::{btf_tracepoint, cgroup_skb},
@@ -74,18 +76,21 @@ fn from_elsewhere(slot: journey::Slot, skb: Object, stamp: &Stamp, headers: &pac
         count(Counter::UnmatchedReceive);
         return;
     };
-    let mut new = journey::begin(stamp);
-    new.flags = if headers.version == 6 { flag::RX_ONLY | flag::V6 } else { flag::RX_ONLY };
-    new.l2_bytes = skb.load::<u32>(constant!(OFFSETS.skb_len)) + ETHERNET_HEADER;
-    // SAFETY: the helper has no preconditions; an element of the flow table.
-    unsafe {
-        new.rx_ns = bpf_ktime_get_ns();
-        new.run_index = (*flow).run_index as u16;
-    }
     flow::note_offered(flow, stamp);
-    if !slot.claim(&new) {
+    let Some(claimed) = slot.claim(stamp) else {
         flow::add(flow, flow::Count::Unclaimed);
+        return;
+    };
+    let journey = claimed.journey();
+    // SAFETY: a claimed entry; an element of the flow table; the helper has no
+    // preconditions.
+    unsafe {
+        (*journey).flags = if headers.version() == 6 { flag::RX_ONLY | flag::V6 } else { flag::RX_ONLY };
+        (*journey).l2_bytes = skb.load::<u32>(constant!(OFFSETS.skb_len)) + ETHERNET_HEADER;
+        (*journey).rx_ns = bpf_ktime_get_ns();
+        (*journey).run_index = (*flow).run_index as u16;
     }
+    claimed.publish();
 }
 
 const ETHERNET_HEADER: u32 = 14;
@@ -101,20 +106,21 @@ fn sock_enqueue(ctx: SkBuffContext) -> i32 {
     let Some(payload) = packet::payload_offset(protocol) else {
         return LET_THROUGH;
     };
-    let mut words = [0_u64; 4];
+    let mut words = MaybeUninit::<[u64; 4]>::uninit();
     // SAFETY: `words` has the 32 bytes asked for; the helper fills them or
     // fails (a packet too short for a stamp).
-    let failed = unsafe {
-        bpf_skb_load_bytes(
+    let words = unsafe {
+        let failed = bpf_skb_load_bytes(
             ctx.skb.skb.cast(),
             payload + constant!(SETTINGS.stamp_offset),
             words.as_mut_ptr().cast(),
             size_of_val(&words) as u32,
-        )
+        );
+        if failed != 0 {
+            return LET_THROUGH;
+        }
+        words.assume_init()
     };
-    if failed != 0 {
-        return LET_THROUGH;
-    }
     // IPv4 options move the stamp: such datagrams have no softirq part.
     if let Some(stamp) = Stamp::from_words(&words)
         && let Some(slot) = journey::find_live(&stamp)

@@ -91,21 +91,22 @@ fn sock_send_length(ctx: BtfTracePointContext) -> i32 {
     let Some((flow, flow_index)) = flow::of_sender(&stamp, &sender, now) else {
         return 0;
     };
-    // SAFETY: elements of the thread and flow tables.
-    let (syscall_ns, run_index) = unsafe {
+    flow::note_sent(flow, &stamp);
+    let Some(claimed) = slot.claim(&stamp) else {
+        flow::add(flow, flow::Count::Unclaimed);
+        return 0;
+    };
+    let journey = claimed.journey();
+    // SAFETY: a claimed entry; elements of the thread and flow tables.
+    unsafe {
         (*thread).send_flow = flow_index + 1;
         (*thread).followed = 1;
-        ((*thread).send_enter_ns, (*flow).run_index)
-    };
-    let mut new = journey::begin(&stamp);
-    new.flags = flag::NO_DEV_QUEUE;
-    new.syscall_ns = syscall_ns;
-    new.tx_tid = tid;
-    new.batch_pos = index;
-    new.run_index = run_index as u16;
-    flow::note_sent(flow, &stamp);
-    if !slot.claim(&new) {
-        flow::add(flow, flow::Count::Unclaimed);
+        (*journey).flags = flag::NO_DEV_QUEUE;
+        (*journey).syscall_ns = (*thread).send_enter_ns;
+        (*journey).tx_tid = tid;
+        (*journey).batch_pos = index;
+        (*journey).run_index = (*flow).run_index as u16;
     }
+    claimed.publish();
     0
 }

@@ -112,40 +112,36 @@ fn first_seen(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: u6
     let Some((flow, flow_index)) = flow::of_sender(stamp, &sender, now) else {
         return false;
     };
-    let mut new = journey::begin(stamp);
-    new.dev_queue_ns = now;
-    new.hop_start_ns = now;
-    new.ifindex = ifindex;
-    new.l2_bytes = skb.load::<u32>(constant!(OFFSETS.skb_len));
-    if headers.version == 6 {
-        new.flags = flag::V6;
-    }
-    // SAFETY: an element of the flow table.
-    let owner = unsafe {
-        new.run_index = (*flow).run_index as u16;
-        (*flow).tx_tgid
+    flow::note_sent(flow, stamp);
+    flow::add(flow, flow::Count::DevQueued);
+    let Some(claimed) = slot.claim(stamp) else {
+        flow::add(flow, flow::Count::Unclaimed);
+        return false;
     };
-    match thread::owned(tid) {
-        Some(thread) if in_call && owner == tgid => {
-            // SAFETY: an element of the thread table, owned by this thread.
-            unsafe {
-                new.syscall_ns = (*thread).send_enter_ns;
-                new.tx_tid = tid;
-                new.batch_pos = (*thread).batch_pos;
+    let journey = claimed.journey();
+    // SAFETY: a claimed entry; elements of the flow and thread tables.
+    unsafe {
+        (*journey).dev_queue_ns = now;
+        (*journey).hop_start_ns = now;
+        (*journey).ifindex = ifindex;
+        (*journey).l2_bytes = skb.load::<u32>(constant!(OFFSETS.skb_len));
+        (*journey).run_index = (*flow).run_index as u16;
+        let mut flags = if headers.version() == 6 { flag::V6 } else { 0 };
+        match thread::owned(tid) {
+            Some(thread) if in_call && (*flow).tx_tgid == tgid => {
+                (*journey).syscall_ns = (*thread).send_enter_ns;
+                (*journey).tx_tid = tid;
+                (*journey).batch_pos = (*thread).batch_pos;
                 (*thread).claimed = 1;
                 (*thread).followed = 1;
                 (*thread).send_flow = flow_index + 1;
             }
+            _ => flags |= flag::DEFERRED,
         }
-        _ => new.flags |= flag::DEFERRED,
+        (*journey).flags = flags;
     }
-    flow::note_sent(flow, stamp);
-    flow::add(flow, flow::Count::DevQueued);
-    let claimed = slot.claim(&new);
-    if !claimed {
-        flow::add(flow, flow::Count::Unclaimed);
-    }
-    claimed
+    claimed.publish();
+    true
 }
 
 /// Whether the offer time can be a time at which this host offered something.
