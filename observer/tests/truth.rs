@@ -15,7 +15,7 @@ use std::{
 
 use load::{Delivery, Progress, Receiver, RecvConfig, Schedule, SendConfig, Stop};
 use observer::{
-    kernel::attach::AttachOptions,
+    kernel::attach::{AttachOptions, NamedRun},
     lab::{
         Lab, LabConfig,
         scenario::{self, Scenario, Stage},
@@ -48,7 +48,7 @@ fn the_read_is_seen_when_the_receivers_own_clock_says() {
     let noted = Arc::clone(&reads);
     let records = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&records);
-    let options = AttachOptions { runs: vec![load.run], ..AttachOptions::default() };
+    let options = AttachOptions { runs: vec![NamedRun::ours(load.run)], ..AttachOptions::default() };
     let session = as_observer(|| {
         Session::start_tapped(
             &options,
@@ -105,18 +105,25 @@ fn nobody_else_changes_the_counts_of_a_run() {
         let scenario = Scenario::new(load_of(30_000, 10_000.0));
         let run = scenario.load.run;
         let stage = Stage::set(&scenario).unwrap();
-        let options =
-            AttachOptions { runs: if named { vec![run] } else { vec![] }, ..AttachOptions::default() };
+        let options = AttachOptions {
+            runs: if named { vec![NamedRun::ours(run)] } else { vec![] },
+            ..AttachOptions::default()
+        };
         let session = as_observer(|| Session::start(&options, Duration::from_millis(500)).unwrap());
         let netns = stage.lab().sender().namespace.path();
-        let forger = Forger::start(&netns.to_string_lossy(), run, named);
+        // A run belongs to whom sends it first: the forger has seen a stamp.
+        let forger = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(500));
+            Forger::start(&netns.to_string_lossy(), run)
+        });
         let (outcome, _lab) = stage.run(&Stop::new(), &Progress::new()).unwrap();
-        drop(forger);
+        drop(forger.join().unwrap());
         let report = session.finish().unwrap().total.as_ref().clone();
 
         let of_run = report.by_run.iter().find(|r| r.run == run).unwrap();
         let counts = &report.counts;
         assert_eq!(of_run.balance.sent, Some(outcome.sent.sent), "named {named}: {counts:?}");
+        assert_eq!(of_run.balance.offered, outcome.sent.offered, "named {named}: {counts:?}");
         assert_eq!(outcome.sent.sent, 30_000);
         assert_eq!(of_run.balance.delivered + of_run.balance.dropped, 30_000, "named {named}: {of_run:?}");
         assert_eq!(of_run.balance.dropped, outcome.receiver_udp.rcvbuf_errors.min(of_run.balance.dropped));
@@ -130,12 +137,11 @@ fn nobody_else_changes_the_counts_of_a_run() {
 struct Forger(Child);
 
 impl Forger {
-    fn start(netns: &str, run: u32, named: bool) -> Self {
+    fn start(netns: &str, run: u32) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "forge_until_killed", "--ignored", "--nocapture"])
             .env("FORGE_IN", netns)
             .env("FORGE_RUN", run.to_string())
-            .env("FORGE_STREAMS", if named { "no" } else { "yes" })
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -165,7 +171,6 @@ fn forge_until_killed() {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     let mut random = File::open("/dev/urandom").unwrap();
     let end = Instant::now() + Duration::from_secs(20);
-    let streams = std::env::var("FORGE_STREAMS").as_deref() == Ok("yes");
     let mut n = 0_u64;
     while Instant::now() < end {
         n += 1;
@@ -185,9 +190,8 @@ fn forge_until_killed() {
             }
             // The nastiest: a live stream of this run, plausible in every field.
             1 => stamped(Stamp::new(run, 0, word(0) % 30_000, now, now)),
-            // Another stream of this run, plausible. Naming a run on the
-            // command line lets any process send it.
-            2 if streams => stamped(Stamp::new(run, 77, n, now, now)),
+            // Another stream of this run, plausible.
+            2 => stamped(Stamp::new(run, 77, n, now, now)),
             // Another run.
             3 => stamped(Stamp {
                 run: u32::MAX,

@@ -2,9 +2,10 @@
 //!
 //! A run is admitted when it is named on the command line, when a local
 //! socket sends its first stamp, or when a local socket has received two of
-//! its stamps in a row. A flow is one stream of a run; it belongs to the
-//! process that sent it first, and stamps of it from anyone else are foreign:
-//! a forger on this host changes no count of the run.
+//! its stamps in a row. It belongs to the process that sent it first (a named
+//! run to the process named with it, or to any), and a flow, one stream of
+//! it, to the process that sent that first: stamps from anyone else are
+//! foreign, and a forger on this host changes no count of the run.
 
 use core::mem::offset_of;
 
@@ -203,10 +204,15 @@ pub(super) fn of_sender(stamp: &Stamp, sender: &Sender<'_>, now: u64) -> Option<
         None => admit_run(stamp.run, run_origin::SENT, sender.tgid, now)?,
     };
     // SAFETY: an element of the run table.
-    let owner = unsafe { (*run).tgid };
-    if owner != 0 && owner != sender.tgid {
-        count(Counter::ForeignSent);
-        return None;
+    unsafe {
+        let owner = (*run).tgid;
+        if owner != 0 && owner != sender.tgid {
+            count(Counter::ForeignSent);
+            return None;
+        }
+        // Whatever the run was admitted for: now it is sent here, and stamps
+        // of it that come in without having been sent are foreign.
+        (*run).origin = run_origin::SENT;
     }
     let (flow, index) = insert(stamp.run, stamp.stream(), run_index)?;
     // SAFETY: an element of the flow table, just claimed by this program.
@@ -361,8 +367,13 @@ pub(super) fn note_receiver(stamp: &Stamp, flow: *mut FlowSlot, sock: Object, no
     }
 }
 
+/// Sequences a stream from elsewhere may skip at once. Its times cannot be
+/// checked against this host's clock, so this is what keeps a random sequence
+/// from passing for progress.
+const MAX_SKIP: u64 = 1 << 24;
+
 /// The flow of a datagram that arrived from elsewhere, if its run is followed
-/// by name or by what was received before.
+/// by name or by what was received before, and nobody on this host sends it.
 #[inline(always)]
 pub(super) fn of_remote(stamp: &Stamp) -> Option<(*mut FlowSlot, u32)> {
     let (run_index, run) = find_run(stamp.run)?;
@@ -371,9 +382,20 @@ pub(super) fn of_remote(stamp: &Stamp) -> Option<(*mut FlowSlot, u32)> {
     if origin == run_origin::SENT {
         return None;
     }
-    if let Some(found) = find(stamp.run, stamp.stream()) {
+    if let Some((flow, index)) = find(stamp.run, stamp.stream()) {
         // SAFETY: an element of the flow table.
-        return (unsafe { (*found.0).tx_tgid } == 0).then_some(found);
+        let (sent_here, offered) = unsafe { ((*flow).tx_tgid != 0, (*flow).offered) };
+        if sent_here {
+            return None;
+        }
+        if stamp.seq() > offered + MAX_SKIP {
+            count(Counter::Implausible);
+            return None;
+        }
+        return Some((flow, index));
+    }
+    if !comes_again(flow_id(stamp.run, stamp.stream())) || stamp.seq() > MAX_SKIP {
+        return None;
     }
     insert(stamp.run, stamp.stream(), run_index)
 }
@@ -386,18 +408,24 @@ pub(super) fn consider_remote(stamp: &Stamp, sock: Object, now: u64) {
     if constant!(SETTINGS.only_named_runs) != 0
         || find_run(stamp.run).is_some()
         || !receiver_matches(sock, tgid)
+        || !comes_again(u64::from(stamp.run))
     {
         return;
     }
-    if let Some(candidate) = CANDIDATE.get_ptr_mut(0) {
-        // SAFETY: the element of a one-entry array; a race only delays
-        // admission.
-        unsafe {
-            if *candidate == u64::from(stamp.run) {
-                admit_run(stamp.run, run_origin::RECEIVED, 0, now);
-            } else {
-                *candidate = u64::from(stamp.run);
-            }
-        }
+    admit_run(stamp.run, run_origin::RECEIVED, 0, now);
+}
+
+/// Whether `id` is what was asked about the last time, too. A race between
+/// CPUs only delays an admission.
+#[inline(always)]
+fn comes_again(id: u64) -> bool {
+    let Some(candidate) = CANDIDATE.get_ptr_mut(0) else {
+        return false;
+    };
+    // SAFETY: the element of a one-entry array.
+    unsafe {
+        let again = *candidate == id;
+        *candidate = id;
+        again
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use load::Stop;
 use observer::{
     demo::{self, DemoError, Observe, ObserveError, Watch, cli::DemoArgs},
-    kernel::attach::AttachOptions,
+    kernel::attach::{AttachOptions, NamedRun},
     lab::{
         priority::{Role, raise},
         scenario::Outcome,
@@ -37,7 +37,7 @@ fn refused(error: SessionError) -> ObserveError {
 
 impl Observe for Live {
     fn start(&mut self, watch: &Watch) -> Result<(), ObserveError> {
-        let options = AttachOptions { runs: vec![watch.run], ..AttachOptions::default() };
+        let options = AttachOptions { runs: vec![NamedRun::ours(watch.run)], ..AttachOptions::default() };
         // The scenarios' threads run at a raised priority; the reader of the
         // rings, which inherits this thread's, must come before them.
         let start = || {

@@ -9,7 +9,7 @@ use std::{
 
 use observer::{
     filter::FilterError,
-    kernel::attach::AttachOptions,
+    kernel::attach::{AttachOptions, NamedRun},
     report::{Level, Report},
     session::{Session, SessionError},
     snapshot::Snapshot,
@@ -66,8 +66,11 @@ enum Ended {
 ///
 /// What kept it from observing or from reporting.
 pub(crate) fn run(args: &ObserveArgs) -> Result<ExitCode, ObserveError> {
-    let mut options =
-        AttachOptions { runs: args.runs.clone(), measure_cost: args.cost, ..AttachOptions::default() };
+    let mut options = AttachOptions {
+        runs: args.runs.iter().map(|id| NamedRun { id: *id, owner: None }).collect(),
+        measure_cost: args.cost,
+        ..AttachOptions::default()
+    };
     options.settings.stamp_offset = args.stamp_offset;
     args.filter().apply(&mut options.settings)?;
     if args.verbose > 0 {

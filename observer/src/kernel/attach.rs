@@ -35,6 +35,23 @@ static OBJECT: &[u8] =
 /// Names an object to use in place of the built-in one (tests of a fresh build).
 pub const OBJECT_VARIABLE: &str = "OBSERVER_BPF_OBJECT";
 
+/// A run that is followed because somebody asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NamedRun {
+    /// Run id.
+    pub id: u32,
+    /// The process that sends it; stamps of it from others are foreign. `None`:
+    /// any process may send streams of it.
+    pub owner: Option<u32>,
+}
+
+impl NamedRun {
+    /// A run that this process sends.
+    pub fn ours(id: u32) -> Self {
+        Self { id, owner: Some(std::process::id()) }
+    }
+}
+
 /// What to attach, and how large.
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
@@ -42,7 +59,7 @@ pub struct AttachOptions {
     /// in here.
     pub settings: Settings,
     /// Runs to follow from the start; with any, no others are followed.
-    pub runs: Vec<u32>,
+    pub runs: Vec<NamedRun>,
     /// Entries of the journey table; rounded up to a power of two.
     pub slots: u32,
     /// Bytes of each journey ring; a power of two.
@@ -213,12 +230,17 @@ fn chain(error: &dyn Error) -> String {
     text
 }
 
-fn name_runs(ebpf: &mut Ebpf, runs: &[u32]) -> Result<(), KernelError> {
+fn name_runs(ebpf: &mut Ebpf, runs: &[NamedRun]) -> Result<(), KernelError> {
     let table = |reason: String| KernelError::Table { table: "RUNS", reason };
     let map = ebpf.map_mut("RUNS").ok_or_else(|| table("not in the object".to_owned()))?;
     let mut map = Array::<_, [u8; size_of::<RunSlot>()]>::try_from(map).map_err(|e| table(chain(&e)))?;
     for (index, run) in (0..).zip(runs) {
-        let slot = RunSlot { id: u64::from(*run), origin: run_origin::NAMED, ..RunSlot::default() };
+        let slot = RunSlot {
+            id: u64::from(run.id),
+            origin: run_origin::NAMED,
+            tgid: run.owner.unwrap_or(0),
+            ..RunSlot::default()
+        };
         let mut bytes = [0; size_of::<RunSlot>()];
         bytes.copy_from_slice(bytes_of(&slot));
         map.set(index, bytes, 0).map_err(|e| table(chain(&e)))?;

@@ -173,6 +173,13 @@ fn completeness(c: &Counts, missing: u64, total: &Latency) -> String {
     if c.partial > 0 {
         said.push(format!("{} journeys are partial", count(c.partial)));
     }
+    if let Some(paged) = c.lost_events.get("paged") {
+        said.push(format!(
+            "{} packets have their payload in page fragments (UDP GSO, zero copy), where a stamp cannot be read: \
+             send without segmentation offload to follow them",
+            count(*paged)
+        ));
+    }
     said.extend(c.lost_events.iter().map(|(cause, n)| format!("{cause} {}", count(*n))));
     said.join("; ")
 }

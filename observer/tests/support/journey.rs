@@ -15,6 +15,7 @@ use std::time::Duration;
 use load::{Buffer, CatchUp, Engine, Idle, ReadCall, Schedule, SendCall, SendConfig};
 use observer::lab::LabConfig;
 use observer::lab::scenario::{self, Outcome, Pauses, Scenario};
+use observer::report::{Level, Report};
 use observer::snapshot::Snapshot;
 use serde::Deserialize;
 
@@ -113,6 +114,10 @@ pub(crate) struct Expect {
     /// The sender is blocked on SO_SNDBUF for most of its wait.
     #[serde(default)]
     pub(crate) blocked_on_sndbuf: bool,
+    /// The payload lies in page fragments (UDP GSO), where the observer cannot
+    /// read it: it must say so.
+    #[serde(default)]
+    pub(crate) paged: bool,
 }
 
 /// A socket buffer: `"large"`, `"kernel"` (its default) or bytes.
@@ -289,11 +294,25 @@ impl Journey {
         wrong.0
     }
 
+    /// What is wrong with what an observer said of packets whose payload lies
+    /// out of its reach: it must not pretend.
+    fn out_of_reach(report: &Report) -> Vec<String> {
+        let mut wrong = Wrong::default();
+        let paged = report.counts.lost_events.get("paged").copied().unwrap_or(0);
+        wrong.check(paged > 0, || "no packet was counted as paged".into());
+        wrong.check(report.verdict >= Level::Warning, || format!("the verdict is {:?}", report.verdict));
+        wrong.equal("complete journeys", report.counts.complete, 0);
+        wrong.0
+    }
+
     /// What is wrong with what an observer saw; `span_ns` is the time from the
     /// first dev_queue to the last.
     pub(crate) fn observed(&self, outcome: &Outcome, snapshot: &Snapshot, span_ns: u64) -> Vec<String> {
         let mut wrong = Wrong::default();
         let report = &snapshot.total;
+        if self.expect.paged {
+            return Self::out_of_reach(report);
+        }
         let (counts, expect) = (&report.counts, &self.expect);
         let culprit = report.culprit_name();
         wrong.check(expect.culprit.iter().any(|c| c == culprit), || {

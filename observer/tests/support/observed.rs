@@ -8,7 +8,7 @@ use std::{
 
 use load::{Progress, Stop};
 use observer::{
-    kernel::attach::AttachOptions,
+    kernel::attach::{AttachOptions, NamedRun},
     lab::{
         priority::{Role, raise},
         scenario::{Outcome, Scenario, Stage},
@@ -33,7 +33,7 @@ pub(crate) fn play(scenario: &Scenario) -> Observed {
     let records = Arc::new(Mutex::new(Vec::new()));
     let kept = Arc::clone(&records);
     let stage = Stage::set(scenario).unwrap();
-    let options = AttachOptions { runs: vec![scenario.load.run], ..AttachOptions::default() };
+    let options = AttachOptions { runs: vec![NamedRun::ours(scenario.load.run)], ..AttachOptions::default() };
     let session = as_observer(|| {
         Session::start_tapped(
             &options,
