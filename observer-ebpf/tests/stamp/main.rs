@@ -2,6 +2,8 @@
 //! parser the eBPF programs use. Documentation that is wrong is worse than
 //! none: an application would stamp, and never be seen.
 
+#![expect(clippy::expect_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;

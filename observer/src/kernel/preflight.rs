@@ -6,7 +6,8 @@ use std::fs;
 use super::KernelError;
 
 /// Capabilities that loading and attaching need, by bit (`linux/capability.h`).
-const NEEDED: [(u32, &str); 3] = [(39, "CAP_BPF"), (38, "CAP_PERFMON"), (12, "CAP_NET_ADMIN")];
+const NEEDED: [(u32, &str); 3] = [(39, "CAP_BPF"), (38, "CAP_PERFMON"), (CAP_NET_ADMIN, "CAP_NET_ADMIN")];
+const CAP_NET_ADMIN: u32 = 12;
 /// Stands for the first two on its own (and before 5.8).
 const CAP_SYS_ADMIN: u32 = 21;
 
@@ -30,7 +31,8 @@ fn check_status(status: &str) -> Result<(), KernelError> {
         return Err(KernelError::Permission { missing: "root" });
     }
     for (bit, name) in NEEDED {
-        if !has(bit) && !(bit != 12 && has(CAP_SYS_ADMIN)) {
+        let stand_in = bit != CAP_NET_ADMIN && has(CAP_SYS_ADMIN);
+        if !(has(bit) || stand_in) {
             return Err(KernelError::Permission { missing: name });
         }
     }
