@@ -63,7 +63,7 @@ pub const HOOKS: &[Hook] = &[
     Hook {
         program: "sys_enter_send",
         point: "syscall",
-        hook: "syscalls:sys_enter_{sendmmsg,sendmsg,sendto,write,writev}",
+        hook: "syscalls:sys_enter_{send*,write*}",
         kind: Kind::Tracepoint {
             category: "syscalls",
             names: &[
@@ -116,7 +116,7 @@ pub const HOOKS: &[Hook] = &[
     Hook {
         program: "sock_enqueue",
         point: "sock_enqueue",
-        hook: "cgroup_skb/ingress on the cgroup2 root",
+        hook: "cgroup_skb/ingress, cgroup2 root",
         kind: Kind::CgroupIngress,
         since: "4.10",
         required: false,
@@ -167,6 +167,7 @@ mod tests {
         for (i, hook) in HOOKS.iter().enumerate() {
             assert!(HOOKS[..i].iter().all(|h| h.program != hook.program), "{}", hook.program);
             assert!(hook.program.len() < 64 && !hook.without.is_empty());
+            assert!(hook.hook.len() <= 33, "{} does not fit the report's column", hook.hook);
         }
     }
 }

@@ -143,7 +143,7 @@ fn ring(attached: &mut Attached, name: &'static str) -> Result<RingBuf<MapData>,
 fn chosen_hooks(attached: &Attached) -> Vec<ChosenHook> {
     let mut chosen = vec![ChosenHook {
         point: "offer".to_owned(),
-        hook: "stamp in the payload, written by the application".to_owned(),
+        hook: "stamp in the payload".to_owned(),
         kind: "payload".to_owned(),
     }];
     for hook in HOOKS {
