@@ -4,8 +4,8 @@
 //! so that a machine with stable Rust and apt, and nothing else, can run it.
 //! Nothing here is needed to *use* observer: the BPF object is checked in.
 //!
-//! Exit codes: 0 passed, 1 failed, 2 nothing was tested, 3 bad usage, 4 no
-//! permission to set up what is missing. `demo` passes on observer's own.
+//! Exit codes: 0 passed, 1 failed, 2 nothing was tested or a comparison could
+//! not be made, 3 bad usage, 4 no permission to set up what is missing. `demo` passes on observer's own.
 
 mod apt;
 mod bench;

@@ -31,6 +31,9 @@ const WANTED: f64 = 1_500.0;
 /// The ways to run each that are worth trying.
 fn variants(tool: Tool) -> Vec<Variant> {
     const APART: &[&str] = &["--sender-affinity", "0", "--receiver-affinity", "1"];
+    // sockperf leaves as much of the start out of its log.
+    const WARM: &[&str] = &["--warmup", "450ms"];
+    const WARM_PLACED: &[&str] = &["--warmup", "450ms", "--pin", "0"];
     match tool {
         Tool::Sockperf => vec![
             Variant::new("plain", &[], &[]),
@@ -38,8 +41,8 @@ fn variants(tool: Tool) -> Vec<Variant> {
             Variant::new("spinning receiver", &["--nonblocked", "--recv_looping_num=-1"], &[]),
         ],
         _ => vec![
-            Variant::new("poll", &["--poll", "500us"], &[]),
-            Variant::new("poll, threads placed", &["--poll", "500us", "--pin", "1"], &["--pin", "0"]),
+            Variant::new("poll", &["--poll", "500us"], WARM),
+            Variant::new("poll, threads placed", &["--poll", "500us", "--pin", "1"], WARM_PLACED),
         ],
     }
 }

@@ -39,6 +39,9 @@ use record::{Record, Setting};
 /// Exit code of a comparison that could not be made.
 const INVALID: u8 = 2;
 
+/// Part of the CPUs' time that others may use before it is worth a warning.
+const QUIET: f64 = 0.05;
+
 /// What can be compared.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
@@ -119,6 +122,9 @@ fn load(options: &LoadOptions) -> Result<ExitCode> {
         setting.buffer,
         setting.busy_before * 100.0
     );
+    if setting.busy_before > QUIET {
+        eprintln!("warning: the machine is busy; what is measured now is mostly that");
+    }
     let throughput = throughput::measure(&bench, &setting)?;
     let lags = lag::measure(&bench, &setting)?;
     let absurd = absurd::measure(&bench, &setting)?;

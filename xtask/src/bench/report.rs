@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::absurd::{self, Answer};
 use super::lag;
 use super::record::{Record, Setting, shown_ratios};
-use super::stats;
+use super::stats::{self, grouped, micros};
 use super::throughput::LOSS_BUDGET;
 use super::tool::Tool;
 
@@ -59,7 +59,8 @@ fn throughput(record: &Record) -> String {
     let mut page = format!(
         "\n## Delivered per second\n\n\
          Each tool at its highest rate with loss under {} %: unlimited, or stepped down until the receiver kept \
-         up. Every tool ran in the way that did best in tries before the rounds. Delivered is the receiver's \
+         up. Every tool ran in the way that did best in tries before the rounds (pinned: the sender on CPU 0, the \
+         receiver on CPU 1, by taskset). Delivered is the receiver's \
          count, checked against the kernel's; the ratio is to the best peer of the same round, as median and \
          range.\n\n\
          | tool | way | median | range | ratio |\n|---|---|---:|---:|---:|\n",
@@ -174,35 +175,10 @@ fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "—".into())
 }
 
-fn micros(ns: f64) -> String {
-    if ns < 10_000.0 { format!("{:.1} µs", ns / 1e3) } else { format!("{} µs", grouped(ns / 1e3)) }
-}
-
-/// A whole number with commas between its thousands.
-fn grouped(value: f64) -> String {
-    let digits = format!("{:.0}", value.abs());
-    let mut out = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    if value <= -0.5 { format!("-{out}") } else { out }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench::record::tests::good;
-
-    #[test]
-    fn thousands_are_set_apart() {
-        assert_eq!(
-            [0.0, 999.0, 1000.0, 1234567.4, -1000.0, -0.2].map(grouped),
-            ["0", "999", "1,000", "1,234,567", "-1,000", "0"]
-        );
-    }
 
     #[test]
     fn the_page_has_every_claim_every_round_and_every_answer() {

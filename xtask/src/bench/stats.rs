@@ -1,4 +1,5 @@
-//! Medians of rounds and quantiles of samples, neither without samples.
+//! Medians of rounds and quantiles of samples, neither without samples; and
+//! numbers as people read them.
 
 /// Samples a quantile needs: ten beyond it, n ≥ 10/(1 − q).
 fn samples_needed(q: f64) -> f64 {
@@ -41,6 +42,24 @@ fn sorted(values: impl IntoIterator<Item = f64>) -> Vec<f64> {
     values
 }
 
+/// Nanoseconds as microseconds.
+pub(super) fn micros(ns: f64) -> String {
+    if ns < 10_000.0 { format!("{:.1} µs", ns / 1e3) } else { format!("{} µs", grouped(ns / 1e3)) }
+}
+
+/// A whole number with commas between its thousands.
+pub(super) fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    if value <= -0.5 { format!("-{out}") } else { out }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,6 +80,14 @@ mod tests {
         assert_eq!(quantile(&values[..999], 0.99), None);
         assert_eq!(quantile(&values, 0.99), Some(990.0));
         assert_eq!(quantile(&values[..20], 0.5), Some(10.0));
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        assert_eq!(
+            [0.0, 999.0, 1000.0, 1234567.4, -1000.0, -0.2].map(grouped),
+            ["0", "999", "1,000", "1,234,567", "-1,000", "0"]
+        );
     }
 
     proptest! {

@@ -106,7 +106,10 @@ pub(super) fn measure(bench: &Bench<'_>, setting: &Setting) -> Result<Vec<Series
         all.push(choose(bench, setting, tool)?);
     }
     for round in 0..setting.rounds {
-        for series in &mut all {
+        // Another one begins each round: none always follows the same one.
+        for turn in 0..all.len() {
+            let next = (turn + round as usize) % all.len();
+            let series = &mut all[next];
             let found = highest(|rate| sample(bench, setting, series.tool, &series.variant, rate))?;
             eprintln!(
                 "throughput {}/{}: {}: {}",
@@ -126,6 +129,7 @@ pub(super) fn measure(bench: &Bench<'_>, setting: &Setting) -> Result<Vec<Series
 
 /// Finds the variant of `tool` that does best here.
 fn choose(bench: &Bench<'_>, setting: &Setting, tool: Tool) -> Result<Series> {
+    eprintln!("{}: trying its ways", tool.name());
     let mut tried: Vec<Tried> = tool
         .variants()
         .into_iter()
