@@ -6,7 +6,6 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result};
@@ -41,7 +40,7 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
             .args(["build", "--release", "--locked", "--package", "observer", "--bin", "observer"])
             .current_dir(&root),
     )?;
-    let observer = target_dir(&root).join("release/observer");
+    let observer = workspace::target_dir(&root).join("release/observer");
     let mut command = if as_we_are {
         run::outside_cargo(&observer)
     } else {
@@ -53,9 +52,4 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
     command.arg("demo").args(args);
     let error = command.exec();
     Err(error).with_context(|| format!("cannot start `{}`", run::shown(&command)))
-}
-
-/// Where this workspace's build results go.
-fn target_dir(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |dir| root.join(dir))
 }

@@ -4,10 +4,11 @@
 //! so that a machine with stable Rust and apt, and nothing else, can run it.
 //! Nothing here is needed to *use* observer: the BPF object is checked in.
 //!
-//! Exit codes: 0 passed, 1 failed, 2 nothing was tested, 3 bad usage, 4 no
-//! permission to set up what is missing. `demo` passes on observer's own.
+//! Exit codes: 0 passed, 1 failed, 2 nothing was tested or a comparison could
+//! not be made, 3 bad usage, 4 no permission to set up what is missing. `demo` passes on observer's own.
 
 mod apt;
+mod bench;
 mod counts;
 mod demo;
 mod ebpf;
@@ -60,6 +61,11 @@ enum Task {
         #[arg(long)]
         setup_only: bool,
     },
+    /// Compare with other people's tools, and write down how it went
+    Bench {
+        #[command(subcommand)]
+        what: bench::Bench,
+    },
     /// Formatting, clippy and the house rules
     Lint,
 }
@@ -80,11 +86,13 @@ fn main() -> ExitCode {
         Task::Ebpf { check: true, .. } => ebpf::check(),
         Task::Ebpf { setup_only: true, .. } => ebpf::set_up(),
         Task::Ebpf { .. } => ebpf::build(),
+        Task::Bench { what } => bench::run(&what),
         Task::Lint => lint::run(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
-        let no_permission = error.is::<apt::Error>() || error.is::<demo::NotRoot>();
+        let no_permission =
+            error.is::<apt::Error>() || error.is::<demo::NotRoot>() || error.is::<bench::NotRoot>();
         if no_permission { ExitCode::from(NO_PERMISSION) } else { ExitCode::FAILURE }
     })
 }
