@@ -39,7 +39,7 @@ fn known_detail(record: &JourneyRecord) -> bool {
 }
 
 fn known_flow(record: &FlowRecord) -> bool {
-    matches!(record.side, 1 | 2) && matches!(record.ip_version, 0 | 4 | 6)
+    matches!(record.side, 1..=3) && matches!(record.ip_version, 0 | 4 | 6)
 }
 
 /// A wait that ends before it begins is no wait.

@@ -85,6 +85,10 @@ impl Filter {
         }
         if let Some(name) = &self.dev {
             settings.ifindex = device(name, namespace.as_ref().map(|(file, _)| file), self.netns.as_deref())?;
+            if namespace.is_none() {
+                // Interface numbers mean something in one namespace only.
+                settings.netns = open_namespace("/proc/self/ns/net")?.1;
+            }
         }
         if let Some(pid) = self.pid {
             if !Path::new(&format!("/proc/{pid}")).exists() {
@@ -93,7 +97,7 @@ impl Filter {
             settings.tgid = pid.get();
         }
         if let Some(path) = &self.cgroup {
-            settings.cgroup = cgroup_id(path)?;
+            (settings.cgroup, settings.cgroup_level) = cgroup_id(path)?;
         }
         if let Some(addr) = self.addr {
             (settings.addr, settings.addr_version) = match addr {
@@ -109,6 +113,9 @@ impl Filter {
     }
 }
 
+/// File-system type of namespaces (`linux/magic.h`).
+const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
+
 /// Opens a network namespace by name, path or process id; with its inode
 /// number, by which sockets know it.
 fn open_namespace(name: &str) -> Result<(fs::File, u32), FilterError> {
@@ -121,6 +128,9 @@ fn open_namespace(name: &str) -> Result<(fs::File, u32), FilterError> {
     };
     let open = || {
         let file = fs::File::open(&path)?;
+        if rustix::fs::fstatfs(&file)?.f_type != NSFS_MAGIC {
+            return Err(io::Error::other("that is not a namespace"));
+        }
         let inode = u32::try_from(file.metadata()?.ino()).map_err(io::Error::other)?;
         Ok((file, inode))
     };
@@ -158,8 +168,9 @@ fn interface_index(name: &str) -> Option<u32> {
     rustix::net::netdevice::name_to_index(socket, name).ok().filter(|index| *index != 0)
 }
 
-/// A cgroup's id is the inode number of its directory.
-fn cgroup_id(path: &Path) -> Result<u64, FilterError> {
+/// A cgroup's id is the inode number of its directory; with its depth below
+/// the root.
+fn cgroup_id(path: &Path) -> Result<(u64, u32), FilterError> {
     let root = cgroup2_root();
     let failed = |source| FilterError::Cgroup {
         name: path.display().to_string(),
@@ -176,7 +187,8 @@ fn cgroup_id(path: &Path) -> Result<u64, FilterError> {
     };
     let metadata =
         fs::metadata(full.join("cgroup.procs")).and_then(|_| fs::metadata(&full)).map_err(failed)?;
-    Ok(metadata.ino())
+    let depth = full.strip_prefix(root_path).map_or(0, |below| below.components().count());
+    Ok((metadata.ino(), u32::try_from(depth).unwrap_or(u32::MAX)))
 }
 
 #[cfg(test)]
@@ -219,6 +231,8 @@ mod tests {
             ),
             (Filter { netns: Some("no-such-ns".into()), ..none.clone() }, "no network namespace no-such-ns:"),
             (Filter { netns: Some("../x".into()), ..none.clone() }, "no network namespace ../x:"),
+            (Filter { netns: Some("/".into()), ..none.clone() }, "no network namespace /: that is not"),
+            (Filter { netns: Some(String::new()), ..none.clone() }, "no network namespace :"),
             (Filter { pid: NonZeroU32::new(u32::MAX), ..none.clone() }, "no process 4294967295"),
             (Filter { cgroup: Some("no/such".into()), ..none.clone() }, "no cgroup no/such:"),
         ] {

@@ -111,13 +111,11 @@ fn nobody_else_changes_the_counts_of_a_run() {
         };
         let session = as_observer(|| Session::start(&options, Duration::from_millis(500)).unwrap());
         let netns = stage.lab().sender().namespace.path();
-        // A run belongs to whom sends it first: the forger has seen a stamp.
-        let forger = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(500));
-            Forger::start(&netns.to_string_lossy(), run)
-        });
+        let forger = Forger::start(&netns.to_string_lossy(), run);
+        // Long enough for more made-up runs than there is room for.
+        std::thread::sleep(Duration::from_millis(300));
         let (outcome, _lab) = stage.run(&Stop::new(), &Progress::new()).unwrap();
-        drop(forger.join().unwrap());
+        drop(forger);
         let report = session.finish().unwrap().total.as_ref().clone();
 
         let of_run = report.by_run.iter().find(|r| r.run == run).unwrap();
@@ -171,6 +169,8 @@ fn forge_until_killed() {
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     let mut random = File::open("/dev/urandom").unwrap();
     let end = Instant::now() + Duration::from_secs(20);
+    // A run belongs to whom sends it first: this one has seen a stamp of it.
+    let heard = Instant::now() + Duration::from_secs(1);
     let mut n = 0_u64;
     while Instant::now() < end {
         n += 1;
@@ -183,7 +183,8 @@ fn forge_until_killed() {
             assert!(s.write(&mut payload));
             payload
         };
-        let payload = match n % 7 {
+        let payload = match n % 8 {
+            0..=2 if Instant::now() < heard => b.to_vec(),
             // This run's id, everything else random.
             0 => {
                 stamped(Stamp { run, stream_seq: word(0), intended_ns: now, offer_ns: word(8).cast_signed() })
@@ -199,6 +200,8 @@ fn forge_until_killed() {
                 intended_ns: 0,
                 offer_ns: word(8).cast_signed(),
             }),
+            // Any number of other runs, plausible.
+            5 => stamped(Stamp::new((word(0) as u32).max(1), 0, n, now, now)),
             // Cut off within the stamp, or empty.
             4 => stamped(Stamp::new(run, 0, n % 30_000, now, now))[..usize::from(b[0] % 32)].to_vec(),
             _ => b.to_vec(),

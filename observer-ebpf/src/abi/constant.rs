@@ -129,8 +129,9 @@ pub struct Settings {
     pub addr: [u8; 16],
     /// 0, 4 or 6: which of them `addr` is.
     pub addr_version: u32,
-    /// Explicit padding, 0.
-    pub pad: u32,
+    /// How far below the root that cgroup is; processes of its descendants
+    /// match as well.
+    pub cgroup_level: u32,
     /// Waits shorter than this are not recorded, ns.
     pub min_wait_ns: u64,
     /// Offer times older than this are implausible, ns.

@@ -25,8 +25,11 @@ pub use table::{
 /// Version of everything in this module; stored in traces.
 pub const ABI_VERSION: u32 = 1;
 
-/// Runs that can be followed at once.
-pub const MAX_RUNS: usize = 8;
+/// Runs that can be followed in one observation; a power of two.
+pub const MAX_RUNS: usize = 16;
+/// Of those, runs that one process may bring in: a process that makes up run
+/// ids does not keep the others out.
+pub const MAX_RUNS_OF_PROCESS: u32 = 8;
 /// Entries of the flow table; a power of two.
 pub const FLOW_SLOTS: u32 = 4096;
 /// Entries probed in the flow table before a flow is refused (and counted).
@@ -34,6 +37,8 @@ pub const FLOW_PROBES: u32 = 4;
 /// Entries of the thread table; a power of two. Threads whose ids agree
 /// modulo this number share an entry, which is detected and counted.
 pub const THREAD_SLOTS: u32 = 1 << 16;
+/// Entries of the journey table that a datagram may be in.
+pub const JOURNEY_WAYS: u32 = 2;
 /// Default entries of the journey table; a power of two.
 pub const JOURNEY_SLOTS: u32 = 1 << 18;
 /// Journey rings; CPUs share them round-robin.
@@ -115,7 +120,8 @@ mod tests {
         let mask = JOURNEY_SLOTS - 1;
         let at = |seq| slot_index(7, Stamp::new(7, 3, seq, 0, 0).stream_seq, mask);
         for seq in [0, 1, 99, u64::from(mask), 1 << 40] {
-            assert_eq!(at(seq + 1), (at(seq) + 1) & mask);
+            assert_eq!(at(seq + 1), (at(seq) + JOURNEY_WAYS) & mask);
+            assert_eq!(at(seq) % JOURNEY_WAYS, 0);
         }
     }
 

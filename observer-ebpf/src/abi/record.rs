@@ -146,7 +146,8 @@ pub struct JourneyRecord {
 pub struct FlowRecord {
     /// [`RecordKind::Flow`].
     pub kind: u8,
-    /// 1 if described at the sending socket, 2 at the receiving one.
+    /// 1 if described at the sending socket, 2 at the receiving one, 3 if only
+    /// the addresses are told.
     pub side: u8,
     /// 4 or 6; 0 if this end does not know the addresses.
     pub ip_version: u8,

@@ -1,6 +1,6 @@
 //! Tables: what the programs keep, and how a place in them is found.
 
-use super::JourneyRecord;
+use super::{JOURNEY_WAYS, JourneyRecord};
 
 /// State of a journey-table entry.
 pub mod slot_state {
@@ -135,11 +135,14 @@ pub const fn slot_base(run: u32, stream: u16) -> u32 {
     h ^ (h >> 15)
 }
 
-/// Journey slot of one datagram.
+/// First of the [`JOURNEY_WAYS`] neighbouring slots that a datagram may be in;
+/// `mask` is the number of slots minus one. Two streams whose places overlap
+/// take one way each.
 #[inline(always)]
 #[expect(clippy::cast_possible_truncation, reason = "a mask keeps fewer bits than the cast does")]
 pub const fn slot_index(run: u32, stream_seq: u64, mask: u32) -> u32 {
-    slot_base(run, (stream_seq >> crate::stamp::SEQ_BITS) as u16).wrapping_add(stream_seq as u32) & mask
+    let set = slot_base(run, (stream_seq >> crate::stamp::SEQ_BITS) as u16).wrapping_add(stream_seq as u32);
+    (set & (mask / JOURNEY_WAYS)) * JOURNEY_WAYS
 }
 
 /// Identity of a flow in the flow table: run and stream.

@@ -28,12 +28,12 @@ fn kfree_skb(ctx: BtfTracePointContext) -> i32 {
     };
     let location: u64 = ctx.arg(1);
     let reason: u32 = if constant!(SETTINGS.has_drop_reason) != 0 { ctx.arg(2) } else { UNSPECIFIED };
-    let Some(slot) = journey::slot_of(&stamp) else {
+    let Some((slot, held)) = journey::locate(&stamp) else {
         return 0;
     };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    match slot.holds(&stamp) {
+    match held {
         Holds::Live if is_copy(skb, reason) => count(Counter::CloneDropped),
         Holds::Live => {
             dropped(slot, &stamp, location, reason, now);

@@ -9,11 +9,11 @@
 
 use core::mem::offset_of;
 
-use aya_ebpf::helpers::{bpf_get_current_comm, generated::bpf_get_current_cgroup_id};
+use aya_ebpf::helpers::{bpf_get_current_comm, generated::bpf_get_current_ancestor_cgroup_id};
 use observer_ebpf::{
     abi::{
-        Counter, FLOW_PROBES, FLOW_SLOTS, FlowRecord, FlowSlot, MAX_RUNS, RecordKind, RunSlot, flow_id,
-        run_origin, slot_base,
+        Counter, FLOW_PROBES, FLOW_SLOTS, FlowRecord, FlowSlot, MAX_RUNS, MAX_RUNS_OF_PROCESS, RecordKind,
+        RunSlot, flow_id, run_origin, slot_base,
     },
     stamp::Stamp,
 };
@@ -115,11 +115,16 @@ pub(super) fn find_run(run: u32) -> Option<(u32, *mut RunSlot)> {
 #[inline(always)]
 fn admit_run(run: u32, origin: u32, tgid: u32, now: u64) -> Option<(u32, *mut RunSlot)> {
     let mut index = 0;
+    let mut of_process = 0;
     while index < MAX_RUNS as u32 {
         let slot = RUNS.get_ptr_mut(index)?;
         // SAFETY: an element of the run table; the id is claimed atomically
         // and the rest written by the one who claimed it.
         unsafe {
+            of_process += u32::from(tgid != 0 && (*slot).tgid == tgid);
+            if of_process >= MAX_RUNS_OF_PROCESS {
+                break;
+            }
             let id = &raw mut (*slot).id;
             if atomic::load(id) == 0 && atomic::compare_exchange(id, 0, u64::from(run)) {
                 (*slot).tgid = tgid;
@@ -227,6 +232,28 @@ pub(super) fn of_sender(stamp: &Stamp, sender: &Sender<'_>, now: u64) -> Option<
     Some((flow, index))
 }
 
+/// A datagram that was held back shows its headers and its device at last:
+/// if it is the flow's first, what filters could not see then they see now.
+#[inline(always)]
+pub(super) fn reconsider(stamp: &Stamp, sock: Object, headers: &Headers, ifindex: u32, now: u64) {
+    let Some((flow, _)) = find(stamp.run, stamp.stream()) else {
+        return;
+    };
+    add(flow, Count::DevQueued);
+    // SAFETY: an element of the flow table.
+    unsafe {
+        if (*flow).dev_queued > 1 || sock.is_null() {
+            return;
+        }
+        let sender =
+            Sender { sock, tgid: (*flow).tx_tgid, tid: 0, in_call: false, headers: Some(headers), ifindex };
+        if sender_matches(&sender) {
+            (*flow).admitted = 1;
+        }
+        describe_sender(stamp, &sender, now);
+    }
+}
+
 /// Whether the filters admit a datagram by its sending end.
 #[inline(always)]
 fn sender_matches(sender: &Sender<'_>) -> bool {
@@ -280,8 +307,9 @@ fn process_and_namespace_match(sock: Object, tgid: u32) -> bool {
     if want_netns != 0 && want_netns != kernel::netns_of(sock) {
         return false;
     }
+    let level = constant!(SETTINGS.cgroup_level) as i32;
     // SAFETY: the helper has no preconditions.
-    want_cgroup == 0 || want_cgroup == unsafe { bpf_get_current_cgroup_id() }
+    want_cgroup == 0 || want_cgroup == unsafe { bpf_get_current_ancestor_cgroup_id(level) }
 }
 
 #[inline(always)]
@@ -296,7 +324,8 @@ fn is_filter_address(addr: &[u32; 4]) -> bool {
 fn describe_sender(stamp: &Stamp, sender: &Sender<'_>, now: u64) {
     let mut record = FlowRecord {
         kind: RecordKind::Flow as u8,
-        side: 1,
+        // A held-back datagram leaves on whatever thread is current.
+        side: if sender.tid == 0 { 3 } else { 1 },
         ip_version: 0,
         pad: 0,
         run: stamp.run,

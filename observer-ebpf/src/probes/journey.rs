@@ -1,7 +1,8 @@
 //! The journey table: one entry per datagram on its way.
 //!
-//! The index is computed from run, stream and sequence; the whole identity
-//! (with the offer time, so that a forger would have to copy a live datagram
+//! The index is computed from run, stream and sequence, and names two
+//! neighbours, so that streams whose places overlap do not evict each other;
+//! the whole identity (with the offer time, so that a forger would have to copy a live datagram
 //! bit by bit) is stored and compared at every hook. An entry changes hands
 //! by compare-and-swap only:
 //!
@@ -32,37 +33,54 @@ pub(super) enum Holds {
     Other,
 }
 
-/// The entry `stamp` belongs in.
+/// The entry that holds `stamp`, or, with [`Holds::Other`], the one it would
+/// take: the first of its two that nothing is on its way in, else the older.
 #[inline(always)]
-pub(super) fn slot_of(stamp: &Stamp) -> Option<Slot> {
-    let mask = constant!(SETTINGS.slot_mask);
-    JOURNEYS.get_ptr_mut(slot_index(stamp.run, stamp.stream_seq, mask)).map(Slot)
+pub(super) fn locate(stamp: &Stamp) -> Option<(Slot, Holds)> {
+    let first = slot_index(stamp.run, stamp.stream_seq, constant!(SETTINGS.slot_mask));
+    let near = Slot(JOURNEYS.get_ptr_mut(first)?);
+    match near.holds(stamp) {
+        Holds::Other => {}
+        held => return Some((near, held)),
+    }
+    let far = Slot(JOURNEYS.get_ptr_mut(first + 1)?);
+    match far.holds(stamp) {
+        Holds::Other => {}
+        held => return Some((far, held)),
+    }
+    // SAFETY: plain loads of map memory; whoever claims looks again.
+    let take_far = unsafe {
+        atomic::load(near.state()) >= slot_state::CLAIMING
+            && atomic::load(near.state()) <= slot_state::LIVE
+            && (atomic::load(far.state()) != slot_state::LIVE
+                || (*far.journey()).dev_queue_ns < (*near.journey()).dev_queue_ns)
+    };
+    Some((if take_far { far } else { near }, Holds::Other))
 }
 
 /// The entry of `stamp`, if that datagram is on its way.
 #[inline(always)]
 pub(super) fn find_live(stamp: &Stamp) -> Option<Slot> {
-    let slot = slot_of(stamp)?;
-    match slot.holds(stamp) {
-        Holds::Live => Some(slot),
-        Holds::Done => {
+    match locate(stamp)? {
+        (slot, Holds::Live) => Some(slot),
+        (_, Holds::Done) => {
             count(Counter::LatePoint);
             None
         }
-        Holds::Other => None,
+        (_, Holds::Other) => None,
     }
 }
 
 impl Slot {
     #[inline(always)]
-    fn state(&self) -> *mut u64 {
+    fn state(self) -> *mut u64 {
         // SAFETY: only computes an address inside the element.
         unsafe { &raw mut (*self.0).state }
     }
 
     /// The journey in this entry.
     #[inline(always)]
-    pub(super) fn journey(&self) -> *mut JourneyRecord {
+    pub(super) fn journey(self) -> *mut JourneyRecord {
         // SAFETY: only computes an address inside the element.
         unsafe { &raw mut (*self.0).journey }
     }

@@ -89,10 +89,10 @@ fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
 
 #[inline(always)]
 fn delivered(stamp: &Stamp, sock: Object, bytes: u64, tid: u32, now: u64) {
-    let Some(slot) = journey::slot_of(stamp) else {
+    let Some((slot, held)) = journey::locate(stamp) else {
         return;
     };
-    match slot.holds(stamp) {
+    match held {
         Holds::Live => {}
         Holds::Done => {
             match flow::find(stamp.run, stamp.stream()) {

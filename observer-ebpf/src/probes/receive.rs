@@ -50,10 +50,10 @@ fn received(skb: Object) {
     let Packet::Stamped(stamp) = packet::at_data(skb, &mut headers) else {
         return;
     };
-    let Some(slot) = journey::slot_of(&stamp) else {
+    let Some((slot, held)) = journey::locate(&stamp) else {
         return;
     };
-    match slot.holds(&stamp) {
+    match held {
         Holds::Live => {
             let journey = slot.journey();
             // SAFETY: an entry found live.

@@ -81,10 +81,10 @@ fn sock_send_length(ctx: BtfTracePointContext) -> i32 {
     if !super::transmit::plausible(&stamp, now) {
         return 0;
     }
-    let Some(slot) = journey::slot_of(&stamp) else {
+    let Some((slot, held)) = journey::locate(&stamp) else {
         return 0;
     };
-    if slot.holds(&stamp) != Holds::Other {
+    if held != Holds::Other {
         return 0;
     }
     let sender = Sender { sock, tgid, tid, in_call: true, headers: None, ifindex: 0 };

@@ -41,13 +41,13 @@ fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
             return 0;
         }
     };
-    let Some(slot) = journey::slot_of(&stamp) else {
+    let Some((slot, held)) = journey::locate(&stamp) else {
         return 0;
     };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    match slot.holds(&stamp) {
-        Holds::Live => next_hop(slot, skb, now),
+    match held {
+        Holds::Live => next_hop(slot, skb, &stamp, &headers, now),
         Holds::Done => count(Counter::LatePoint),
         Holds::Other => {
             if first_seen(slot, skb, &stamp, &headers, now) {
@@ -74,7 +74,7 @@ fn ifindex_of(skb: Object) -> u32 {
 /// A datagram on its way enters another device's queue, or, if the socket
 /// layer was faster than the protocol stack, its first.
 #[inline(always)]
-fn next_hop(slot: Slot, skb: Object, now: u64) {
+fn next_hop(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: u64) {
     let journey = slot.journey();
     // SAFETY: an entry found live; points of one datagram follow each other.
     unsafe {
@@ -85,9 +85,8 @@ fn next_hop(slot: Slot, skb: Object, now: u64) {
             (*journey).dev_queue_ns = now;
             (*journey).l2_bytes = skb.load::<u32>(constant!(OFFSETS.skb_len));
             (*journey).flags = ((*journey).flags & !flag::NO_DEV_QUEUE) | flag::DEFERRED;
-            if let Some((flow, _)) = flow::find((*journey).run, ((*journey).stream_seq >> 48) as u16) {
-                flow::add(flow, flow::Count::DevQueued);
-            }
+            let sock = skb.follow(constant!(OFFSETS.skb_sk));
+            flow::reconsider(stamp, sock, headers, (*journey).ifindex, now);
         }
     }
 }

@@ -51,7 +51,8 @@ pub(crate) struct ObserveArgs {
     /// Only datagrams of sockets with this UDP port, at either end
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
-    /// Only datagrams that leave through this device first
+    /// Only datagrams that leave through this device first, in the namespace
+    /// given or in this one
     #[arg(long, value_name = "NAME")]
     dev: Option<String>,
     /// Only sockets in this network namespace: a name, a path, or a process id
@@ -60,7 +61,7 @@ pub(crate) struct ObserveArgs {
     /// Only sockets used by this process, at either end
     #[arg(long, value_name = "PID")]
     pid: Option<NonZeroU32>,
-    /// Only sockets used by processes of this cgroup (version 2)
+    /// Only sockets used by processes of this cgroup (version 2) or below it
     #[arg(long, value_name = "PATH")]
     cgroup: Option<PathBuf>,
     /// Only datagrams from or to this address

@@ -42,7 +42,9 @@ impl FlowBook {
         };
         match record.side {
             1 => flow.sender = Some(end),
-            _ => flow.receiver = Some(end),
+            2 => flow.receiver = Some(end),
+            // Only the addresses are told.
+            _ => {}
         }
     }
 

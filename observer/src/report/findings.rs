@@ -25,6 +25,9 @@ pub const RUN_QUEUE_WARNING_NS: u64 = crate::culprit::FLOOR_NS;
 /// Shorter runs see too few of a host's rare events (timers, cron, writeback).
 pub const LONG_ENOUGH_NS: u64 = 30_000_000_000;
 
+/// Drop reasons of a receive buffer that was full.
+const FULL_BUFFER: [&str; 2] = ["SOCKET_RCVBUFF", "PROTO_MEM"];
+
 /// Lost events that may have hit any UDP socket of the host: whether they hit
 /// a followed datagram shows in what is unobserved or partial.
 const AMBIGUOUS: [&str; 6] =
@@ -66,6 +69,7 @@ pub fn all(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding> {
         host_was_quiet(report, evidence),
         receiver_kept_up(&report.counts),
     ];
+    findings.extend(dropped_elsewhere(&report.counts));
     if report.kind == Kind::Final {
         findings.extend([
             datagrams_seen(&report.counts),
@@ -173,6 +177,13 @@ fn completeness(c: &Counts, missing: u64, total: &Latency) -> String {
     if c.partial > 0 {
         said.push(format!("{} journeys are partial", count(c.partial)));
     }
+    if c.lost_events.contains_key("run_table_full") {
+        said.push(
+            "runs beyond the table's 16, or beyond 8 of one process, are not followed: start observer anew, or \
+             name the run with --run"
+                .to_owned(),
+        );
+    }
     if let Some(paged) = c.lost_events.get("paged") {
         said.push(format!(
             "{} packets have their payload in page fragments (UDP GSO, zero copy), where a stamp cannot be read: \
@@ -248,7 +259,7 @@ fn host_was_quiet(report: &Report, evidence: &Evidence<'_>) -> Finding {
 }
 
 fn receiver_kept_up(c: &Counts) -> Finding {
-    let full: u64 = ["SOCKET_RCVBUFF", "PROTO_MEM"].iter().filter_map(|r| c.dropped.get(*r)).sum();
+    let full: u64 = FULL_BUFFER.iter().filter_map(|r| c.dropped.get(*r)).sum();
     let observed = format!("{} datagrams dropped at a full receive buffer", count(full));
     if full == 0 {
         return finding(
@@ -268,6 +279,26 @@ fn receiver_kept_up(c: &Counts) -> Finding {
          bursts"
             .to_owned(),
     )
+}
+
+/// Drops that are not the reader's fault: a full qdisc, a closed port, no
+/// neighbour, a firewall.
+fn dropped_elsewhere(c: &Counts) -> Option<Finding> {
+    let reasons: Vec<String> = c
+        .dropped
+        .iter()
+        .filter(|(reason, n)| !FULL_BUFFER.contains(&reason.as_str()) && **n > 0)
+        .map(|(reason, n)| format!("{reason} {}", count(*n)))
+        .collect();
+    if reasons.is_empty() {
+        return None;
+    }
+    let (means, detail) = if c.delivered == 0 {
+        ("nothing arrives", "check the address, the port and the way there; the reasons are the kernel's")
+    } else {
+        ("some datagrams die on the way", "their latency is none; the reasons are the kernel's")
+    };
+    Some(finding("dropped-on-the-way", Level::Warning, reasons.join(", "), means, detail.to_owned()))
 }
 
 fn run_was_long_enough(report: &Report) -> Finding {

@@ -222,7 +222,7 @@ fn runs(report: &Report, paint: Paint) -> String {
     }
     let mut out = section("runs", paint);
     for run in &report.by_run {
-        let text = format!("{:08x} ({}) {}", run.run, run.origin, short_balance(&run.balance));
+        let text = format!("{:#010x} ({}) {}", run.run, run.origin, short_balance(&run.balance));
         out += &format!("{}\n", wrap(2, &text));
     }
     out
@@ -271,7 +271,7 @@ fn one_flow(flow: &FlowReport, paint: Paint) -> String {
     };
     let address = |a: &Option<String>| a.clone().unwrap_or_else(|| "?".to_owned());
     let title = format!(
-        "{:08x}.{} {} {} → {} {}",
+        "{:#010x}.{} {} {} → {} {}",
         key.run,
         key.stream,
         end(&key.sender),
