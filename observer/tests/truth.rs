@@ -201,7 +201,7 @@ fn forge_until_killed() {
                 offer_ns: word(8).cast_signed(),
             }),
             // Any number of other runs, plausible.
-            5 => stamped(Stamp::new((word(0) as u32).max(1), 0, n, now, now)),
+            5 => stamped(Stamp::new(u32::from_le_bytes([b[0], b[1], b[2], 1]), 0, n, now, now)),
             // Cut off within the stamp, or empty.
             4 => stamped(Stamp::new(run, 0, n % 30_000, now, now))[..usize::from(b[0] % 32)].to_vec(),
             _ => b.to_vec(),
