@@ -126,7 +126,18 @@ fn a_ramp_without_a_limit_ends_at_its_highest_rate_and_repeats_it() {
         "[ramp]\nstart = \"1k/s\"\nstep = \"1k/s\"\nstep_for = \"300ms\"\nmax = \"1500/s\"\n",
     )
     .unwrap();
-    let (code, report) = json(&format!("run {} --json", file.display()));
+    // A hypervisor that takes the CPU away makes a step invalid, rightly: that is
+    // not what is tested here, so a machine that was not quiet gets more tries.
+    let mut tries = 0;
+    let (code, report) = loop {
+        let (code, report) = json(&format!("run {} --json", file.display()));
+        let findings = report["workloads"][0]["findings"].as_array().unwrap();
+        let quiet = findings.iter().all(|f| f["level"] != "invalid" || f["check"] == "ramp");
+        tries += 1;
+        if quiet || tries == 5 {
+            break (code, report);
+        }
+    };
     let ramp = &report["workloads"][0]["ramp"];
     assert_eq!((code, &ramp["stop"]), (0, &"max-rate".into()), "{report}");
     assert_eq!((&ramp["best_per_s"], &ramp["confirmed"]), (&1500.0.into(), &true.into()));

@@ -155,7 +155,7 @@ fn a_bounded_observation_reports_lines_that_fit_the_schema_and_its_cost() {
     let schema: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string("../docs/report.schema.json").unwrap()).unwrap();
     let schema = jsonschema::validator_for(&schema).unwrap();
-    let child = started(&["--json", "--cost", "--duration", "2500ms"]);
+    let child = started(&["--json", "--cost", "--port", "9078", "--duration", "2500ms"]);
     let load = load::SendConfig {
         count: Some(2_000),
         schedule: load::Schedule::Constant { rate: 2_000.0 },
