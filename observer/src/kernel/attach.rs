@@ -113,7 +113,7 @@ pub struct Attached {
     pub slot_mask: u32,
     // Keeps run-time statistics on for as long as somebody holds it; the sysctl
     // would outlive a SIGKILL.
-    stats: Option<OwnedFd>,
+    _stats: Option<OwnedFd>,
     logger: Option<EbpfLogger<&'static dyn log::Log>>,
 }
 
@@ -176,7 +176,7 @@ impl Attached {
             drop_reasons,
             release: types.release().to_owned(),
             slot_mask: slots - 1,
-            stats,
+            _stats: stats,
             logger,
         })
     }
@@ -186,16 +186,6 @@ impl Attached {
         if let Some(logger) = &mut self.logger {
             logger.flush();
         }
-    }
-
-    /// Whether the programs' own time is being measured.
-    pub fn measures_cost(&self) -> bool {
-        self.stats.is_some()
-    }
-
-    /// Whether `program` is attached.
-    pub fn serves(&self, program: &str) -> bool {
-        self.hooks.iter().any(|h| h.hook.program == program && h.problem.is_none())
     }
 }
 

@@ -75,11 +75,6 @@ impl RingSource {
         self.tables.flows()
     }
 
-    /// What is attached.
-    pub fn attached(&self) -> &Attached {
-        &self.attached
-    }
-
     /// Sleeps until `timeout` is over or a ring passes its fill mark.
     pub fn wait(&self, timeout: Duration) {
         let timeout = Timespec {
