@@ -78,6 +78,11 @@ impl LatencyHistogram {
         self.overflow
     }
 
+    /// The smallest sample, exactly.
+    pub fn min(&self) -> Option<i64> {
+        (self.count() > 0).then_some(self.min)
+    }
+
     /// The largest sample, exactly.
     pub fn max(&self) -> Option<i64> {
         (self.count() > 0).then_some(self.max)
@@ -108,7 +113,7 @@ impl LatencyHistogram {
             count: n,
             underflow: self.underflow,
             overflow: self.overflow,
-            min_ns: (n > 0).then_some(self.min),
+            min_ns: self.min(),
             mean_ns: (!self.inside.is_empty()).then(|| round_u64(self.inside.mean())),
             p50_ns: self.quantile(0.5),
             p90_ns: self.quantile(0.9),

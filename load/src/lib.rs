@@ -42,7 +42,7 @@ pub use engine::{
 pub use hist::{LatencyHistogram, Summary};
 pub use pace::CatchUp;
 pub use progress::Progress;
-pub use recv::{Delivery, Receiver, RecvConfig, RecvError, RecvReport};
+pub use recv::{Delivery, NoLatency, Receiver, RecvConfig, RecvError, RecvReport};
 pub use schedule::{Schedule, Step};
 pub use socket::Buffer;
 pub use stop::Stop;
