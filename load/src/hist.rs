@@ -3,7 +3,7 @@
 //! too few samples.
 
 use hdrhistogram::Histogram;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::num::round_u64;
 
@@ -106,6 +106,49 @@ impl LatencyHistogram {
         &self.inside
     }
 
+    /// What it is made of, to be told to another process.
+    pub fn to_parts(&self) -> Parts {
+        let bucket = |v: hdrhistogram::iterators::IterationValue<u64>| {
+            (self.inside.lowest_equivalent(v.value_iterated_to()), v.count_at_value())
+        };
+        Parts {
+            buckets: self.inside.iter_recorded().map(bucket).collect(),
+            underflow: self.underflow,
+            overflow: self.overflow,
+            min: self.min,
+            max: self.max,
+        }
+    }
+
+    /// The histogram of these parts, which may come from anywhere.
+    ///
+    /// # Errors
+    /// What no histogram has.
+    pub fn from_parts(parts: Parts) -> Result<Self, String> {
+        /// Beyond this many samples sums could overflow.
+        const MOST: u64 = 1 << 53;
+        let mut h = Self::new();
+        let (mut total, mut last) = (0_u64, None);
+        for (value, n) in parts.buckets {
+            if value > HIGHEST_NS || n == 0 || last.is_some_and(|l| value <= l) {
+                return Err(format!("a histogram with {n} samples of {value} ns after {last:?}"));
+            }
+            last = Some(value);
+            total = total.saturating_add(n);
+            if total > MOST || h.inside.record_n(value, n).is_err() {
+                return Err(format!("a histogram with {total} samples"));
+            }
+        }
+        if parts.underflow.max(parts.overflow) > MOST {
+            return Err(format!("a histogram with {} samples outside", parts.underflow.max(parts.overflow)));
+        }
+        (h.underflow, h.overflow, h.min, h.max) = (parts.underflow, parts.overflow, parts.min, parts.max);
+        if h.count() > 0 && h.min > h.max {
+            return Err(format!("a histogram from {} to {}", h.min, h.max));
+        }
+        Ok(h)
+    }
+
     /// The figures to report.
     pub fn summary(&self) -> Summary {
         let n = self.count();
@@ -123,6 +166,22 @@ impl LatencyHistogram {
             max_ns: self.max(),
         }
     }
+}
+
+/// What a [`LatencyHistogram`] is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// Buckets that hold something: the smallest value, ns, and the samples; ascending.
+    pub buckets: Vec<(u64, u64)>,
+    /// Negative samples.
+    pub underflow: u64,
+    /// Samples above [`HIGHEST_NS`].
+    pub overflow: u64,
+    /// Smallest sample; without meaning where there are none.
+    pub min: i64,
+    /// Largest sample; without meaning where there are none.
+    pub max: i64,
 }
 
 impl Default for LatencyHistogram {
@@ -214,6 +273,22 @@ mod tests {
                 let exact = v[rank - 1] as f64;
                 let got = h.quantile(q).unwrap() as f64;
                 prop_assert!((got - exact).abs() <= exact / 1000.0 + 1.0, "{got} {exact}");
+            }
+        }
+
+        #[test]
+        fn a_histogram_survives_its_parts(v in proptest::collection::vec(prop_oneof![-5..1_000_000_000_000i64, any::<i64>()], 0..300)) {
+            let mut h = LatencyHistogram::new();
+            v.iter().for_each(|x| h.record(*x));
+            let parts: Parts = serde_json::from_str(&serde_json::to_string(&h.to_parts()).unwrap()).unwrap();
+            prop_assert_eq!(LatencyHistogram::from_parts(parts).unwrap().summary(), h.summary());
+        }
+
+        #[test]
+        fn any_parts_are_survived(buckets in proptest::collection::vec((any::<u64>(), any::<u64>()), 0..5),
+                                  under in any::<u64>(), min in any::<i64>(), max in any::<i64>()) {
+            if let Ok(h) = LatencyHistogram::from_parts(Parts { buckets, underflow: under, overflow: 1, min, max }) {
+                let _ = h.summary();
             }
         }
 
