@@ -5,6 +5,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::confidence::{Batches, Intervals};
 use crate::num::round_u64;
 
 /// Largest latency told apart, ns: ten minutes.
@@ -27,6 +28,18 @@ pub struct LatencyHistogram {
     overflow: u64,
     min: i64,
     max: i64,
+    spread: Spread,
+}
+
+/// What confidence intervals come from.
+#[derive(Clone, Debug)]
+enum Spread {
+    /// Nothing: there are none.
+    Unknown,
+    /// The samples, in their order.
+    Batches(Box<Batches>),
+    /// Whoever recorded the samples.
+    Told(Intervals),
 }
 
 impl LatencyHistogram {
@@ -34,7 +47,13 @@ impl LatencyHistogram {
     pub fn new() -> Self {
         #[expect(clippy::expect_used, reason = "constant bounds, exercised by every test here")]
         let inside = Histogram::new_with_bounds(1, HIGHEST_NS, DIGITS).expect("constant bounds are valid");
-        Self { inside, underflow: 0, overflow: 0, min: i64::MAX, max: i64::MIN }
+        Self { inside, underflow: 0, overflow: 0, min: i64::MAX, max: i64::MIN, spread: Spread::Unknown }
+    }
+
+    /// An empty one that gives [confidence intervals](crate::confidence), for
+    /// samples recorded in the order of time.
+    pub fn batched() -> Self {
+        Self { spread: Spread::Batches(Box::new(Batches::new())), ..Self::new() }
     }
 
     /// Adds one sample. Negative ones count as underflow, those above
@@ -43,6 +62,9 @@ impl LatencyHistogram {
     pub fn record(&mut self, ns: i64) {
         self.min = self.min.min(ns);
         self.max = self.max.max(ns);
+        if let Spread::Batches(batches) = &mut self.spread {
+            batches.record(ns);
+        }
         match u64::try_from(ns) {
             Err(_) => self.underflow += 1,
             Ok(v) => {
@@ -53,7 +75,8 @@ impl LatencyHistogram {
         }
     }
 
-    /// Adds all of another's samples.
+    /// Adds all of another's samples. Their order is lost: there are no
+    /// confidence intervals any more.
     pub fn merge(&mut self, other: &Self) {
         // Equal bounds: adding cannot fail.
         let _ = self.inside.add(&other.inside);
@@ -61,6 +84,7 @@ impl LatencyHistogram {
         self.overflow += other.overflow;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
+        self.spread = Spread::Unknown;
     }
 
     /// Samples recorded, outside ones included.
@@ -106,6 +130,14 @@ impl LatencyHistogram {
         &self.inside
     }
 
+    fn intervals(&self) -> Option<Intervals> {
+        match &self.spread {
+            Spread::Unknown => None,
+            Spread::Batches(b) => b.intervals(|q| self.quantile(q)),
+            Spread::Told(i) => Some(*i),
+        }
+    }
+
     /// What it is made of, to be told to another process.
     pub fn to_parts(&self) -> Parts {
         let bucket = |v: hdrhistogram::iterators::IterationValue<u64>| {
@@ -117,6 +149,7 @@ impl LatencyHistogram {
             overflow: self.overflow,
             min: self.min,
             max: self.max,
+            intervals: self.intervals(),
         }
     }
 
@@ -143,6 +176,7 @@ impl LatencyHistogram {
             return Err(format!("a histogram with {} samples outside", parts.underflow.max(parts.overflow)));
         }
         (h.underflow, h.overflow, h.min, h.max) = (parts.underflow, parts.overflow, parts.min, parts.max);
+        h.spread = parts.intervals.map_or(Spread::Unknown, Spread::Told);
         if h.count() > 0 && h.min > h.max {
             return Err(format!("a histogram from {} to {}", h.min, h.max));
         }
@@ -164,6 +198,7 @@ impl LatencyHistogram {
             p99_9_ns: self.quantile(0.999),
             p99_99_ns: self.quantile(0.9999),
             max_ns: self.max(),
+            ci95: self.intervals(),
         }
     }
 }
@@ -182,6 +217,8 @@ pub struct Parts {
     pub min: i64,
     /// Largest sample; without meaning where there are none.
     pub max: i64,
+    /// Confidence intervals, where they are known.
+    pub intervals: Option<Intervals>,
 }
 
 impl Default for LatencyHistogram {
@@ -222,6 +259,9 @@ pub struct Summary {
     pub p99_99_ns: Option<u64>,
     /// Largest sample, exactly.
     pub max_ns: Option<i64>,
+    /// How far the quantiles could be off; null with too few samples, and
+    /// where their order is not known.
+    pub ci95: Option<Intervals>,
 }
 
 #[cfg(test)]
@@ -287,7 +327,7 @@ mod tests {
         #[test]
         fn any_parts_are_survived(buckets in proptest::collection::vec((any::<u64>(), any::<u64>()), 0..5),
                                   under in any::<u64>(), min in any::<i64>(), max in any::<i64>()) {
-            if let Ok(h) = LatencyHistogram::from_parts(Parts { buckets, underflow: under, overflow: 1, min, max }) {
+            if let Ok(h) = LatencyHistogram::from_parts(Parts { buckets, underflow: under, overflow: 1, min, max, intervals: None }) {
                 let _ = h.summary();
             }
         }

@@ -15,6 +15,7 @@
 
 pub mod batch;
 pub mod clock;
+pub mod confidence;
 pub mod control;
 mod engine;
 mod errno;

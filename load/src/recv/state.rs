@@ -59,8 +59,8 @@ impl<'a> State<'a> {
             measured_last: 0,
             first: None,
             last: None,
-            from_offer: LatencyHistogram::new(),
-            from_intended: LatencyHistogram::new(),
+            from_offer: LatencyHistogram::batched(),
+            from_intended: LatencyHistogram::batched(),
         }
     }
 
