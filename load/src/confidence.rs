@@ -107,8 +107,7 @@ impl Batches {
         let t = StudentsT::new(0.0, 1.0, freedom).ok()?.inverse_cdf(0.975);
         let interval = |q: f64| {
             let centre = quantile(q).filter(|_| self.size >= samples_needed(q))?;
-            let squares: f64 =
-                self.full.iter().map(|b| (interpolated(b, q) - centre as f64).powi(2)).sum();
+            let squares: f64 = self.full.iter().map(|b| (interpolated(b, q) - centre as f64).powi(2)).sum();
             let half = round_u64(t * (squares / (freedom * (freedom + 1.0))).sqrt());
             Some([centre.saturating_sub(half), centre.saturating_add(half)])
         };

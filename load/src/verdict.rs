@@ -302,7 +302,8 @@ pub fn receiver_unknown(trouble: &ControlError) -> Finding {
         check: "receiver-reported",
         level: Verdict::Invalid,
         observed: "the receiver's counts did not come back".into(),
-        means: "what arrived, and how late, is not known: look at the receiving host and repeat the run".into(),
+        means: "what arrived, and how late, is not known: look at the receiving host and repeat the run"
+            .into(),
         detail: trouble.to_string(),
     }
 }

@@ -171,11 +171,8 @@ fn a_small_receive_buffer_and_a_slow_reader_lose_what_the_socket_says() {
 fn a_stall_of_the_reader_shows_for_every_datagram_scheduled_in_it() {
     // 20,000/s for 600 ms; the reader stands still for 200 ms of it.
     let stall = Duration::from_millis(200);
-    let (s, r, log) = both(
-        V4,
-        |c| c.stall = Some((Duration::from_millis(150), stall)),
-        |c| c.count = Some(12_000),
-    );
+    let (s, r, log) =
+        both(V4, |c| c.stall = Some((Duration::from_millis(150), stall)), |c| c.count = Some(12_000));
     assert_eq!(r.total.unique, 12_000);
     // The stall as it was: the longest time without a read.
     let gap = log.windows(2).max_by_key(|w| w[1].received_ns - w[0].received_ns).unwrap();

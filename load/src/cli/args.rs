@@ -154,6 +154,14 @@ pub(crate) struct LoadArgs {
     /// Send buffer: large, kernel (its default) or bytes (4MiB).
     #[arg(long, value_parser = buffer, default_value = "large", value_name = "SIZE")]
     sndbuf: Buffer,
+    /// How long before its time a publisher stops sleeping and spins. More is punctual and
+    /// burns a CPU; 0 only sleeps.
+    #[arg(long, value_parser = units::duration, default_value = "120us", value_name = "TIME")]
+    spin: Duration,
+    /// Real-time priority for the sending threads (needs CAP_SYS_NICE): other work on the
+    /// machine does not make them late.
+    #[arg(long)]
+    realtime: bool,
     /// CPUs for the threads, the driver's Sender first (0,1).
     #[arg(long, value_delimiter = ',', value_name = "CPUS")]
     pin: Vec<usize>,
@@ -185,6 +193,8 @@ impl LoadArgs {
         }
         c.warmup = self.warmup;
         c.sndbuf = self.sndbuf;
+        c.spin_ns = i64::try_from(self.spin.as_nanos()).unwrap_or(i64::MAX);
+        c.realtime = self.realtime;
         c.pin.clone_from(&self.pin);
         c
     }
@@ -262,7 +272,7 @@ pub(crate) struct ReaderArgs {
     gro: bool,
     /// After the last datagram, look again without sleeping for this long.
     #[arg(long, value_parser = units::duration, default_value = "0", value_name = "TIME")]
-    spin: Duration,
+    read_spin: Duration,
     /// Where the queue is empty, sleep this long instead of waiting in the kernel: the
     /// highest rates, at the price of so much latency (50us).
     #[arg(long, value_parser = units::duration, default_value = "0", value_name = "TIME")]
@@ -283,7 +293,7 @@ impl ReaderArgs {
     pub(crate) fn apply(&self, c: &mut RecvConfig) {
         c.rcvbuf = self.rcvbuf;
         c.gro = self.gro;
-        c.spin = self.spin;
+        c.spin = self.read_spin;
         c.poll = self.poll;
         c.read_delay = self.read_delay;
         c.stall = self.stall;

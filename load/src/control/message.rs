@@ -35,6 +35,7 @@ pub(super) enum Request {
 /// From the receiver to the sender.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "say", deny_unknown_fields)]
+#[expect(clippy::large_enum_variant, reason = "one at a time, on the stack of whoever reads it")]
 pub(super) enum Answer {
     /// The socket is bound: datagrams may come.
     Ready,

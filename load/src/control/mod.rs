@@ -81,7 +81,9 @@ pub enum ControlError {
         source: io::Error,
     },
     /// No connection.
-    #[error("cannot reach a receiver's control connection at {peer}: {source}; is `load recv --control` running there?")]
+    #[error(
+        "cannot reach a receiver's control connection at {peer}: {source}; is `load recv --control` running there?"
+    )]
     Connect {
         /// Where.
         peer: SocketAddr,
@@ -123,7 +125,9 @@ pub enum ControlError {
         why: String,
     },
     /// A tag that does not fit.
-    #[error("{peer} has another token (or its frames were changed on the way); both ends need the same token file")]
+    #[error(
+        "{peer} has another token (or its frames were changed on the way); both ends need the same token file"
+    )]
     Unauthenticated {
         /// The other end.
         peer: SocketAddr,

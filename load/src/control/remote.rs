@@ -75,7 +75,8 @@ pub fn run(
     let asked = Instant::now();
     let length_ms = length(config).and_then(|d| u64::try_from(d.as_millis()).ok());
     channel.write(&Request::Announce { run: config.run, length_ms, clock: ClockId::here() }, patience)?;
-    let patience = Patience::new(ANSWER, "when the run was announced; do both ends have the same token?", stop);
+    let patience =
+        Patience::new(ANSWER, "when the run was announced; do both ends have the same token?", stop);
     match channel.read(MAX_REQUEST, patience)? {
         Answer::Ready => {}
         Answer::Refused { why } => return Err(ControlError::Refused { peer, why: printable(&why) }.into()),

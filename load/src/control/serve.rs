@@ -125,7 +125,11 @@ impl Service {
             let _ = poll(&mut [PollFd::new(&self.listener, PollFlags::IN)], Some(&slice));
             match self.listener.accept() {
                 Ok(accepted) => return Ok(Some(accepted)),
-                Err(e) if matches!(e.kind(), std::io::ErrorKind::Interrupted | std::io::ErrorKind::WouldBlock) => {}
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        std::io::ErrorKind::Interrupted | std::io::ErrorKind::WouldBlock
+                    ) => {}
                 // The caller left again before it was accepted.
                 Err(e) if e.kind() == std::io::ErrorKind::ConnectionAborted => {}
                 Err(source) => return Err(ControlError::Listen { local: self.control, source }),

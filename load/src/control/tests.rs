@@ -204,7 +204,8 @@ fn a_sender_that_vanishes_in_its_run_leaves_its_counts_with_the_receiver() {
     let stop = Stop::new();
     let patience = channel::Patience::new(ANSWER, "", &stop);
     let stream = TcpStream::connect(host.control).unwrap();
-    let mut c = channel::Channel::open(stream, host.control, token::Role::Sender, &token(), patience).unwrap();
+    let mut c =
+        channel::Channel::open(stream, host.control, token::Role::Sender, &token(), patience).unwrap();
     let config = load(host.data);
     c.write(&message::Request::Announce { run: config.run, length_ms: None, clock: None }, patience).unwrap();
     assert!(matches!(c.read(MAX_REQUEST, patience).unwrap(), message::Answer::Ready));

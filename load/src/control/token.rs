@@ -106,7 +106,10 @@ impl Key {
 }
 
 fn keyed(key: &[u8]) -> Hmac<Sha256> {
-    #[expect(clippy::expect_used, reason = "HMAC takes keys of any length (RFC 2104), its type says otherwise")]
+    #[expect(
+        clippy::expect_used,
+        reason = "HMAC takes keys of any length (RFC 2104), its type says otherwise"
+    )]
     Hmac::new_from_slice(key).expect("any length")
 }
 

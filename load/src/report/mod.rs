@@ -101,7 +101,8 @@ fn row(w: &Outcome) -> [String; 9] {
     let sound = w.verdict != Verdict::Invalid;
     let latency = w.latency.filter(|_| sound && !w.send.unthrottled);
     let ns = |v: Option<u64>, interval: Option<[u64; 2]>| {
-        let half = v.zip(interval).map(|(v, [_, high])| format!(" ± {}", show_ns(signed(high.saturating_sub(v)))));
+        let half =
+            v.zip(interval).map(|(v, [_, high])| format!(" ± {}", show_ns(signed(high.saturating_sub(v)))));
         v.map_or(NONE.into(), |v| show_ns(signed(v)) + half.as_deref().unwrap_or(""))
     };
     let ci95 = latency.and_then(|l| l.ci95);

@@ -115,6 +115,17 @@ const REFUSED: &[(&str, usize, &str)] = &[
     ("[target]\nengine = \"turbo\"\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "not an engine"),
     ("[target]\nring = 5\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "driver"),
     ("[target]\ngso = 64\nsize = 1400\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 4, "65507"),
+    (
+        "[target]\ncontrol = \"10.0.0.2:9001\"\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"",
+        2,
+        "go together",
+    ),
+    (
+        "[target]\ncontrol = \"10.0.0.2:9001\"\ntoken_file = \"t\"\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"",
+        2,
+        "in this process",
+    ),
+    ("[target]\nrealtime = 1\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "true or false is wanted"),
     ("[target]\npin = \"0\"\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "list of CPU"),
     (
         "[schedule]\nrate = \"1k/s\"\nduration = \"1s\"\n[expect]\ntotal_p98 = \"< 1ms\"",
