@@ -155,9 +155,9 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_parser = buffer, default_value = "large", value_name = "SIZE")]
     sndbuf: Buffer,
     /// How long before its time a publisher stops sleeping and spins. More is punctual and
-    /// burns a CPU; 0 only sleeps.
-    #[arg(long, value_parser = units::duration, default_value = "120us", value_name = "TIME")]
-    spin: Duration,
+    /// burns a CPU; 0 only sleeps. Default 120us, with --realtime 20us.
+    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    spin: Option<Duration>,
     /// Real-time priority for the sending threads (needs CAP_SYS_NICE): other work on the
     /// machine does not make them late.
     #[arg(long)]
@@ -193,8 +193,13 @@ impl LoadArgs {
         }
         c.warmup = self.warmup;
         c.sndbuf = self.sndbuf;
-        c.spin_ns = i64::try_from(self.spin.as_nanos()).unwrap_or(i64::MAX);
         c.realtime = self.realtime;
+        if self.realtime {
+            c.spin_ns = load::clock::REALTIME_SPIN_NS;
+        }
+        if let Some(spin) = self.spin {
+            c.spin_ns = i64::try_from(spin.as_nanos()).unwrap_or(i64::MAX);
+        }
         c.pin.clone_from(&self.pin);
         c
     }

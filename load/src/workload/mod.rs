@@ -120,6 +120,9 @@ impl Workload {
         c.sndbuf = self.sndbuf;
         c.pin.clone_from(&self.pin);
         c.realtime = self.realtime;
+        if self.realtime {
+            c.spin_ns = crate::clock::REALTIME_SPIN_NS;
+        }
         c.schedule = self.schedule.clone();
         c.catch_up = self.catch_up;
         c.count = self.count;
