@@ -175,15 +175,16 @@ mod tests {
 
     #[test]
     fn ninety_five_of_a_hundred_intervals_hold_the_true_quantile() {
-        const RUNS: usize = 300;
+        const RUNS: usize = 200;
+        const SAMPLES: usize = 33_000;
         let mut rng = fastrand::Rng::with_seed(7);
         let (mut held, mut naive) = ([0_usize; 3], 0_usize);
         for _ in 0..RUNS {
-            let mut samples = remembering(40_000, &mut rng);
+            let mut samples = remembering(SAMPLES, &mut rng);
             let mut h = LatencyHistogram::batched();
             samples.iter().for_each(|v| h.record(*v));
             let i = h.summary().ci95.unwrap();
-            assert_eq!((i.batches, i.batch_samples), (25, 1_600));
+            assert_eq!((i.batches, i.batch_samples), (20, 1_600));
             assert_eq!(i.p99_9_ns, None, "1,600 are too few for it");
             for (k, (interval, (_, z))) in [i.p50_ns, i.p90_ns, i.p99_ns].into_iter().zip(Z).enumerate() {
                 let [low, high] = interval.unwrap();
@@ -193,14 +194,15 @@ mod tests {
             }
             // What ranks of independent samples would give for the median.
             samples.sort_unstable();
-            let off = 1.96 * (40_000.0_f64 * 0.25).sqrt();
+            let off = 1.96 * (SAMPLES as f64 * 0.25).sqrt();
+            let middle = SAMPLES as f64 / 2.0;
             let rank = |r: f64| samples[usize::try_from(round_u64(r)).unwrap()];
-            naive += usize::from((rank(20_000.0 - off)..=rank(20_000.0 + off)).contains(&10_000_000));
+            naive += usize::from((rank(middle - off)..=rank(middle + off)).contains(&10_000_000));
         }
         let share = |n: usize| n as f64 / RUNS as f64;
         println!("coverage at p50, p90, p99: {:?}; by ranks at p50: {:.3}", held.map(share), share(naive));
-        // Three standard errors of 300 draws, and what batches still remember.
-        assert!(held.iter().all(|n| (0.90..=0.985).contains(&share(*n))), "{:?}", held.map(share));
+        // Three standard errors of 200 draws, and what batches still remember.
+        assert!(held.iter().all(|n| (0.90..=0.99).contains(&share(*n))), "{:?}", held.map(share));
         assert!(share(naive) < 0.7, "the textbook's interval would not need replacing: {}", share(naive));
     }
 
