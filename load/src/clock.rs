@@ -15,6 +15,10 @@ use crate::stop::{POLL, Stop};
 /// than that makes every slot late, more burns a core for nothing.
 pub const SPIN_NS: i64 = 120_000;
 
+/// The same for a thread with real-time priority: its timers wake it at once,
+/// and if it never slept the kernel would stop it for 50 ms of each second.
+pub const REALTIME_SPIN_NS: i64 = 20_000;
+
 /// Now, ns of CLOCK_MONOTONIC.
 #[inline]
 pub fn now_ns() -> i64 {

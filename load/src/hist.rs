@@ -3,8 +3,9 @@
 //! too few samples.
 
 use hdrhistogram::Histogram;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
+use crate::confidence::{Batches, Intervals};
 use crate::num::round_u64;
 
 /// Largest latency told apart, ns: ten minutes.
@@ -27,6 +28,18 @@ pub struct LatencyHistogram {
     overflow: u64,
     min: i64,
     max: i64,
+    spread: Spread,
+}
+
+/// What confidence intervals come from.
+#[derive(Clone, Debug)]
+enum Spread {
+    /// Nothing: there are none.
+    Unknown,
+    /// The samples, in their order.
+    Batches(Box<Batches>),
+    /// Whoever recorded the samples.
+    Told(Intervals),
 }
 
 impl LatencyHistogram {
@@ -34,7 +47,13 @@ impl LatencyHistogram {
     pub fn new() -> Self {
         #[expect(clippy::expect_used, reason = "constant bounds, exercised by every test here")]
         let inside = Histogram::new_with_bounds(1, HIGHEST_NS, DIGITS).expect("constant bounds are valid");
-        Self { inside, underflow: 0, overflow: 0, min: i64::MAX, max: i64::MIN }
+        Self { inside, underflow: 0, overflow: 0, min: i64::MAX, max: i64::MIN, spread: Spread::Unknown }
+    }
+
+    /// An empty one that gives [confidence intervals](crate::confidence), for
+    /// samples recorded in the order of time.
+    pub fn batched() -> Self {
+        Self { spread: Spread::Batches(Box::new(Batches::new())), ..Self::new() }
     }
 
     /// Adds one sample. Negative ones count as underflow, those above
@@ -43,6 +62,9 @@ impl LatencyHistogram {
     pub fn record(&mut self, ns: i64) {
         self.min = self.min.min(ns);
         self.max = self.max.max(ns);
+        if let Spread::Batches(batches) = &mut self.spread {
+            batches.record(ns);
+        }
         match u64::try_from(ns) {
             Err(_) => self.underflow += 1,
             Ok(v) => {
@@ -53,7 +75,8 @@ impl LatencyHistogram {
         }
     }
 
-    /// Adds all of another's samples.
+    /// Adds all of another's samples. Their order is lost: there are no
+    /// confidence intervals any more.
     pub fn merge(&mut self, other: &Self) {
         // Equal bounds: adding cannot fail.
         let _ = self.inside.add(&other.inside);
@@ -61,6 +84,7 @@ impl LatencyHistogram {
         self.overflow += other.overflow;
         self.min = self.min.min(other.min);
         self.max = self.max.max(other.max);
+        self.spread = Spread::Unknown;
     }
 
     /// Samples recorded, outside ones included.
@@ -76,6 +100,11 @@ impl LatencyHistogram {
     /// Samples above [`HIGHEST_NS`].
     pub fn overflow(&self) -> u64 {
         self.overflow
+    }
+
+    /// The smallest sample, exactly.
+    pub fn min(&self) -> Option<i64> {
+        (self.count() > 0).then_some(self.min)
     }
 
     /// The largest sample, exactly.
@@ -101,6 +130,59 @@ impl LatencyHistogram {
         &self.inside
     }
 
+    fn intervals(&self) -> Option<Intervals> {
+        match &self.spread {
+            Spread::Unknown => None,
+            Spread::Batches(b) => b.intervals(|q| self.quantile(q)),
+            Spread::Told(i) => Some(*i),
+        }
+    }
+
+    /// What it is made of, to be told to another process.
+    pub fn to_parts(&self) -> Parts {
+        let bucket = |v: hdrhistogram::iterators::IterationValue<u64>| {
+            (self.inside.lowest_equivalent(v.value_iterated_to()), v.count_at_value())
+        };
+        Parts {
+            buckets: self.inside.iter_recorded().map(bucket).collect(),
+            underflow: self.underflow,
+            overflow: self.overflow,
+            min: self.min,
+            max: self.max,
+            intervals: self.intervals(),
+        }
+    }
+
+    /// The histogram of these parts, which may come from anywhere.
+    ///
+    /// # Errors
+    /// What no histogram has.
+    pub fn from_parts(parts: Parts) -> Result<Self, String> {
+        /// Beyond this many samples sums could overflow.
+        const MOST: u64 = 1 << 53;
+        let mut h = Self::new();
+        let (mut total, mut last) = (0_u64, None);
+        for (value, n) in parts.buckets {
+            if value > HIGHEST_NS || n == 0 || last.is_some_and(|l| value <= l) {
+                return Err(format!("a histogram with {n} samples of {value} ns after {last:?}"));
+            }
+            last = Some(value);
+            total = total.saturating_add(n);
+            if total > MOST || h.inside.record_n(value, n).is_err() {
+                return Err(format!("a histogram with {total} samples"));
+            }
+        }
+        if parts.underflow.max(parts.overflow) > MOST {
+            return Err(format!("a histogram with {} samples outside", parts.underflow.max(parts.overflow)));
+        }
+        (h.underflow, h.overflow, h.min, h.max) = (parts.underflow, parts.overflow, parts.min, parts.max);
+        h.spread = parts.intervals.map_or(Spread::Unknown, Spread::Told);
+        if h.count() > 0 && h.min > h.max {
+            return Err(format!("a histogram from {} to {}", h.min, h.max));
+        }
+        Ok(h)
+    }
+
     /// The figures to report.
     pub fn summary(&self) -> Summary {
         let n = self.count();
@@ -108,7 +190,7 @@ impl LatencyHistogram {
             count: n,
             underflow: self.underflow,
             overflow: self.overflow,
-            min_ns: (n > 0).then_some(self.min),
+            min_ns: self.min(),
             mean_ns: (!self.inside.is_empty()).then(|| round_u64(self.inside.mean())),
             p50_ns: self.quantile(0.5),
             p90_ns: self.quantile(0.9),
@@ -116,8 +198,27 @@ impl LatencyHistogram {
             p99_9_ns: self.quantile(0.999),
             p99_99_ns: self.quantile(0.9999),
             max_ns: self.max(),
+            ci95: self.intervals(),
         }
     }
+}
+
+/// What a [`LatencyHistogram`] is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Parts {
+    /// Buckets that hold something: the smallest value, ns, and the samples; ascending.
+    pub buckets: Vec<(u64, u64)>,
+    /// Negative samples.
+    pub underflow: u64,
+    /// Samples above [`HIGHEST_NS`].
+    pub overflow: u64,
+    /// Smallest sample; without meaning where there are none.
+    pub min: i64,
+    /// Largest sample; without meaning where there are none.
+    pub max: i64,
+    /// Confidence intervals, where they are known.
+    pub intervals: Option<Intervals>,
 }
 
 impl Default for LatencyHistogram {
@@ -158,6 +259,9 @@ pub struct Summary {
     pub p99_99_ns: Option<u64>,
     /// Largest sample, exactly.
     pub max_ns: Option<i64>,
+    /// How far the quantiles could be off; null with too few samples, and
+    /// where their order is not known.
+    pub ci95: Option<Intervals>,
 }
 
 #[cfg(test)]
@@ -209,6 +313,22 @@ mod tests {
                 let exact = v[rank - 1] as f64;
                 let got = h.quantile(q).unwrap() as f64;
                 prop_assert!((got - exact).abs() <= exact / 1000.0 + 1.0, "{got} {exact}");
+            }
+        }
+
+        #[test]
+        fn a_histogram_survives_its_parts(v in proptest::collection::vec(prop_oneof![-5..1_000_000_000_000i64, any::<i64>()], 0..300)) {
+            let mut h = LatencyHistogram::new();
+            v.iter().for_each(|x| h.record(*x));
+            let parts: Parts = serde_json::from_str(&serde_json::to_string(&h.to_parts()).unwrap()).unwrap();
+            prop_assert_eq!(LatencyHistogram::from_parts(parts).unwrap().summary(), h.summary());
+        }
+
+        #[test]
+        fn any_parts_are_survived(buckets in proptest::collection::vec((any::<u64>(), any::<u64>()), 0..5),
+                                  under in any::<u64>(), min in any::<i64>(), max in any::<i64>()) {
+            if let Ok(h) = LatencyHistogram::from_parts(Parts { buckets, underflow: under, overflow: 1, min, max, intervals: None }) {
+                let _ = h.summary();
             }
         }
 

@@ -15,6 +15,8 @@
 
 pub mod batch;
 pub mod clock;
+pub mod confidence;
+pub mod control;
 mod engine;
 mod errno;
 pub mod hist;
@@ -42,7 +44,7 @@ pub use engine::{
 pub use hist::{LatencyHistogram, Summary};
 pub use pace::CatchUp;
 pub use progress::Progress;
-pub use recv::{Delivery, Receiver, RecvConfig, RecvError, RecvReport};
+pub use recv::{Delivery, NoLatency, Receiver, RecvConfig, RecvError, RecvReport};
 pub use schedule::{Schedule, Step};
 pub use socket::Buffer;
 pub use stop::Stop;

@@ -80,13 +80,18 @@ pub fn run(
             Ok(r) => r,
             Err(panic) => std::panic::resume_unwind(panic),
         };
-        Ok::<_, PairError>((sent?, received?))
+        let (sent, mut received) = (sent?, received?);
+        // The reader has no end of its own: it is this run's.
+        received.interrupted = sent.interrupted;
+        Ok::<_, PairError>((sent, received))
     })?;
     let host = before.zip(CpuTime::now()).map(|(a, b)| a.until(b));
     Ok(PairReport { sent, received, host })
 }
 
-fn await_arrival(progress: &Progress, expected: u64) {
+/// Returns when `progress` has `expected` datagrams received, or none came
+/// for a while.
+pub(crate) fn await_arrival(progress: &Progress, expected: u64) {
     let (mut seen, mut since) = (progress.received(), Instant::now());
     while progress.received() < expected && since.elapsed() < DRAIN {
         std::thread::sleep(Duration::from_millis(5));

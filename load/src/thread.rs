@@ -31,6 +31,24 @@ pub(crate) fn exact_timers() {
     let _ = set_current_timer_slack(NonZeroU64::new(1));
 }
 
+/// Real time was refused.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("cannot give a thread real-time priority: {0}; it needs CAP_SYS_NICE or `ulimit -r` of 1 or more")]
+pub struct RealtimeError(#[source] pub rustix::io::Errno);
+
+/// Puts the calling thread before all ordinary ones (SCHED_FIFO, lowest
+/// priority): it runs when its timer fires, and is not preempted by them.
+pub(crate) fn realtime() -> Result<(), RealtimeError> {
+    let param = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the pointer is to a live sched_param, which the call only reads; 0 is this thread.
+    let failed = unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const param) } != 0;
+    if failed {
+        let code = std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EPERM);
+        return Err(RealtimeError(rustix::io::Errno::from_raw_os_error(code)));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@
 //! of RFC 3550, A.1, for sequences that jump): one forged stamp cannot turn
 //! a whole run into loss.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Sequences told apart behind the highest.
 pub const WINDOW: u64 = 1 << 16;
@@ -19,7 +19,7 @@ pub const MAX_JUMP: u64 = 1 << 22;
 const WORDS: usize = 1 << 10;
 
 /// Counts of one stream.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Datagrams that came, copies included.
     pub received: u64,

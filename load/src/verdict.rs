@@ -6,6 +6,7 @@
 
 use serde::Serialize;
 
+use crate::control::ControlError;
 use crate::engine::SendReport;
 use crate::host::HostReport;
 use crate::num::round_u64;
@@ -293,6 +294,18 @@ fn reconciled(s: &SendReport, r: &RecvReport) -> Option<Finding> {
         },
         detail: format!("duplicated={}, stale={}", r.total.duplicated, r.total.stale),
     })
+}
+
+/// The finding for a run whose receiver did not tell what it received.
+pub fn receiver_unknown(trouble: &ControlError) -> Finding {
+    Finding {
+        check: "receiver-reported",
+        level: Verdict::Invalid,
+        observed: "the receiver's counts did not come back".into(),
+        means: "what arrived, and how late, is not known: look at the receiving host and repeat the run"
+            .into(),
+        detail: trouble.to_string(),
+    }
 }
 
 fn receiver_kept_up(r: &RecvReport) -> Option<Finding> {

@@ -66,13 +66,22 @@ fn what_is_wrong_is_one_line_and_an_exit_code() {
         (&format!("recv 127.0.0.1:{port}"), 4, "another port"),
         ("recv :0 --call read --gro", 3, "GRO"),
         ("run /nowhere.toml", 3, "cannot read"),
+        ("send 127.0.0.1:9 --control 127.0.0.1:9 --token-file /nowhere", 3, "token file"),
     ] {
         let (got, out, err) = load(line);
         assert_eq!(got, code, "{line}\n{err}");
         assert!(err.contains(hint), "{line}\n{err}");
         assert_eq!((err.lines().count(), out.as_str()), (1, ""), "{line}\n{err}");
     }
-    for line in ["", "send", "fly", "send 127.0.0.1:9 --duration 10", "both --rate 5x"] {
+    for line in [
+        "",
+        "send",
+        "fly",
+        "send 127.0.0.1:9 --duration 10",
+        "both --rate 5x",
+        "recv 1 --control :2",
+        "recv 1 --token-file x",
+    ] {
         assert_eq!(load(line).0, 3, "{line}");
     }
     assert_eq!((load("--help").0, load("--version").0, load("send --help").0), (0, 0, 0));
@@ -144,6 +153,45 @@ fn a_ramp_without_a_limit_ends_at_its_highest_rate_and_repeats_it() {
     let rates: Vec<f64> =
         ramp["steps"].as_array().unwrap().iter().map(|s| s["rate"].as_f64().unwrap()).collect();
     assert_eq!(rates, [1000.0, 1500.0, 1500.0]);
+}
+
+#[test]
+fn two_processes_are_judged_by_what_arrived() {
+    use std::io::{BufRead, BufReader};
+    let dir = tempfile::tempdir().unwrap();
+    let token = dir.path().join("token");
+    std::fs::write(&token, "a secret of sixteen bytes and more\n").unwrap();
+    let token = token.display();
+    let mut receiver =
+        command(&format!("recv 127.0.0.1:0 --control 127.0.0.1:0 --token-file {token} --json"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+    let mut said = String::new();
+    BufReader::new(receiver.stderr.take().unwrap()).read_line(&mut said).unwrap();
+    let (data, control) =
+        said.trim().strip_prefix("listening on ").unwrap().split_once(", control on ").unwrap();
+    let (code, r) =
+        json(&format!("send {data} --rate 5k --count 1k --control {control} --token-file {token} --json"));
+    assert!(code == 0 || code == 2, "a loaded machine may not keep the rate, and nothing else: {r}");
+    assert_eq!((&r["send"]["sent"], &r["recv"]["total"]["unique"]), (&1000.into(), &1000.into()));
+    assert_eq!(r["recv"]["from_intended"]["count"], 1000);
+    // The same by a workload file.
+    let file = dir.path().join("remote.toml");
+    let text = format!(
+        "[target]\naddress = \"{data}\"\ncontrol = \"{control}\"\ntoken_file = \"{token}\"\n\
+         [schedule]\nrate = \"5k/s\"\ncount = 1000\n[expect]\nloss = \"< 1%\"\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let (_, r) = json(&format!("run {} --json", file.display()));
+    assert_eq!(r["workloads"][0]["loss"], 0.0, "{r}");
+    assert_eq!(r["workloads"][0]["latency"]["count"], 1000);
+    rustix::process::kill_process(rustix::process::Pid::from_child(&receiver), rustix::process::Signal::INT)
+        .unwrap();
+    let out = receiver.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(0));
+    assert_eq!(String::from_utf8(out.stdout).unwrap().lines().count(), 2, "a line for each run");
 }
 
 #[test]

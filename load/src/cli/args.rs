@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use load::control::Token;
 use load::units;
 use load::{Buffer, CatchUp, Engine, Idle, ReadCall, RecvConfig, Schedule, SendCall, SendConfig};
 
@@ -16,6 +17,9 @@ Examples:
   load run examples/ladder.toml --report out    a suite with objectives, judged
   load recv :9000                               receive until Ctrl-C
   load send 10.0.0.2:9000 --rate 50k            constant rate for 10 s
+  load recv :9000 --control :9001 --token-file token
+  load send 10.0.0.2:9000 --rate 50k --control 10.0.0.2:9001 --token-file token
+                                                the same, judged by what arrived
   load send 10.0.0.2:9000 --burst 90k --dispatch 1.7M --engine driver
                                                 one burst through a ring and one Sender thread
   load send 10.0.0.2:9000 --unthrottled --gso 16 --size 1400
@@ -51,10 +55,33 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Option<SocketAddr>,
     #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    #[command(flatten)]
     pub(crate) load: LoadArgs,
     /// Print the report as one line of JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ControlArgs {
+    /// The control connection with the other host, which brings the two halves of a run
+    /// together; for `recv` where to listen for it.
+    #[arg(long, value_name = "HOST:PORT", requires = "token_file")]
+    pub(crate) control: Option<String>,
+    /// File with the token that both hosts share (16 bytes or more); it is never sent.
+    #[arg(long, value_name = "FILE", requires = "control")]
+    token_file: Option<PathBuf>,
+}
+
+impl ControlArgs {
+    /// The address and the token, where a control connection is asked for.
+    pub(crate) fn read(&self) -> Result<Option<(&str, Token)>, Failure> {
+        let Some((address, file)) = self.control.as_deref().zip(self.token_file.as_deref()) else {
+            return Ok(None);
+        };
+        Ok(Some((address, Token::read(file)?)))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -127,6 +154,14 @@ pub(crate) struct LoadArgs {
     /// Send buffer: large, kernel (its default) or bytes (4MiB).
     #[arg(long, value_parser = buffer, default_value = "large", value_name = "SIZE")]
     sndbuf: Buffer,
+    /// How long before its time a publisher stops sleeping and spins. More is punctual and
+    /// burns a CPU; 0 only sleeps. Default 120us, with --realtime 20us.
+    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    spin: Option<Duration>,
+    /// Real-time priority for the sending threads (needs CAP_SYS_NICE): other work on the
+    /// machine does not make them late.
+    #[arg(long)]
+    realtime: bool,
     /// CPUs for the threads, the driver's Sender first (0,1).
     #[arg(long, value_delimiter = ',', value_name = "CPUS")]
     pin: Vec<usize>,
@@ -158,6 +193,13 @@ impl LoadArgs {
         }
         c.warmup = self.warmup;
         c.sndbuf = self.sndbuf;
+        c.realtime = self.realtime;
+        if self.realtime {
+            c.spin_ns = load::clock::REALTIME_SPIN_NS;
+        }
+        if let Some(spin) = self.spin {
+            c.spin_ns = i64::try_from(spin.as_nanos()).unwrap_or(i64::MAX);
+        }
         c.pin.clone_from(&self.pin);
         c
     }
@@ -193,16 +235,16 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) from: Option<SocketAddr>,
     /// Follow only this run.
-    #[arg(long, value_name = "ID")]
+    #[arg(long, conflicts_with = "control", value_name = "ID")]
     pub(crate) run_id: Option<u32>,
     /// Stop after this many different datagrams.
-    #[arg(long, value_parser = units::count, value_name = "N")]
+    #[arg(long, conflicts_with = "control", value_parser = units::count, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Stop after this long.
-    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, conflicts_with = "control", value_parser = units::duration, value_name = "TIME")]
     pub(crate) duration: Option<Duration>,
     /// Stop when nothing came for this long, once something has.
-    #[arg(long, value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, conflicts_with = "control", value_parser = units::duration, value_name = "TIME")]
     pub(crate) until_idle: Option<Duration>,
     /// The system call that reads.
     #[arg(long, value_enum, default_value_t)]
@@ -213,6 +255,11 @@ pub(crate) struct RecvArgs {
     /// CPU for the reading thread.
     #[arg(long, value_name = "CPU")]
     pub(crate) pin: Option<usize>,
+    #[command(flatten)]
+    pub(crate) control: ControlArgs,
+    /// With --control: finish after the first run.
+    #[arg(long, requires = "control")]
+    pub(crate) once: bool,
     #[command(flatten)]
     pub(crate) reader: ReaderArgs,
     /// Print the report as one line of JSON.
@@ -230,7 +277,7 @@ pub(crate) struct ReaderArgs {
     gro: bool,
     /// After the last datagram, look again without sleeping for this long.
     #[arg(long, value_parser = units::duration, default_value = "0", value_name = "TIME")]
-    spin: Duration,
+    read_spin: Duration,
     /// Where the queue is empty, sleep this long instead of waiting in the kernel: the
     /// highest rates, at the price of so much latency (50us).
     #[arg(long, value_parser = units::duration, default_value = "0", value_name = "TIME")]
@@ -251,7 +298,7 @@ impl ReaderArgs {
     pub(crate) fn apply(&self, c: &mut RecvConfig) {
         c.rcvbuf = self.rcvbuf;
         c.gro = self.gro;
-        c.spin = self.spin;
+        c.spin = self.read_spin;
         c.poll = self.poll;
         c.read_delay = self.read_delay;
         c.stall = self.stall;
@@ -419,7 +466,8 @@ pub(crate) fn resolve(target: &str) -> Result<SocketAddr, Failure> {
     }
 }
 
-fn listen(bind: &str) -> Result<SocketAddr, Failure> {
+/// The local address given as ADDRESS:PORT, :PORT or PORT.
+pub(crate) fn listen(bind: &str) -> Result<SocketAddr, Failure> {
     let port = bind.strip_prefix(':').unwrap_or(bind);
     if let Ok(port) = port.parse::<u16>() {
         return Ok(SocketAddr::from(([0, 0, 0, 0], port)));

@@ -7,6 +7,7 @@ mod progress;
 mod recv;
 mod run;
 mod send;
+mod serve;
 mod text;
 
 use std::io::Write;
@@ -14,13 +15,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
+use load::control::{ControlError, RemoteError, ServeError};
 use load::pair::PairError;
 use load::{RecvError, SendError, Stop, Verdict};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// What a command ends with.
+/// What a command ends with instead of a report.
 #[derive(Debug)]
 pub(crate) enum Failure {
+    /// Stopped before there was anything to report: exit code 2.
+    Stopped(String),
     /// Bad usage or file: exit code 3.
     Usage(String),
     /// No permission or target: exit code 4.
@@ -49,6 +53,35 @@ impl From<PairError> for Failure {
     }
 }
 
+impl From<ControlError> for Failure {
+    fn from(e: ControlError) -> Self {
+        match e {
+            ControlError::Stopped { .. } => Self::Stopped(e.to_string()),
+            _ if e.is_usage() => Self::Usage(e.to_string()),
+            _ => Self::System(e.to_string()),
+        }
+    }
+}
+
+impl From<RemoteError> for Failure {
+    fn from(e: RemoteError) -> Self {
+        match e {
+            RemoteError::Send(e) => e.into(),
+            RemoteError::Control(e) => e.into(),
+        }
+    }
+}
+
+impl From<ServeError> for Failure {
+    fn from(e: ServeError) -> Self {
+        match e {
+            ServeError::Control(e) => e.into(),
+            ServeError::Recv(e) => e.into(),
+            ServeError::Thread(_) => Self::System(e.to_string()),
+        }
+    }
+}
+
 /// Runs the command given on the command line.
 pub(crate) fn main() -> ExitCode {
     let cli = match args::Cli::try_parse() {
@@ -70,6 +103,7 @@ pub(crate) fn main() -> ExitCode {
         Ok(verdict) => ExitCode::from(verdict.exit_code()),
         Err(failure) => {
             let (code, message) = match failure {
+                Failure::Stopped(m) => (2, m),
                 Failure::Usage(m) => (3, m),
                 Failure::System(m) => (4, m),
             };

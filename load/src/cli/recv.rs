@@ -14,6 +14,9 @@ use super::{Failure, completed, print, print_json, text};
 /// Receives and prints the report. Ended by Ctrl-C it is complete if nothing
 /// else was to end it.
 pub(crate) fn run(args: &RecvArgs, stop: &Stop) -> Result<Verdict, Failure> {
+    if let Some((control, token)) = args.control.read()? {
+        return super::serve::run(args, control, token, stop);
+    }
     let config = args.config()?;
     let open_ended = config.count.is_none() && config.duration.is_none();
     let mut log = args.reader.log.as_deref().map(DatagramLog::create).transpose()?;

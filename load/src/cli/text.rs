@@ -1,5 +1,6 @@
 //! Reports as people read them.
 
+use load::confidence::Intervals;
 use load::units::{show_count, show_ns};
 use load::verdict::{self, Finding, Verdict};
 use load::{LatencyHistogram, RecvReport, SendReport};
@@ -17,15 +18,22 @@ fn ns(value: Option<u64>) -> String {
     value.map_or("—".into(), |v| show_ns(i64::try_from(v).unwrap_or(i64::MAX)))
 }
 
+/// A quantile, with half its confidence interval where that is known.
+fn quantile(value: Option<u64>, interval: Option<[u64; 2]>) -> String {
+    let half = value.zip(interval).map(|(v, [_, high])| format!(" ± {}", ns(Some(high.saturating_sub(v)))));
+    ns(value) + half.as_deref().unwrap_or("")
+}
+
 fn latency(name: &str, h: &LatencyHistogram) -> String {
     let s = h.summary();
+    let of = |get: fn(&Intervals) -> Option<[u64; 2]>| s.ci95.as_ref().and_then(get);
     let mut line = format!(
         "  {name:<14} n={}  p50={}  p90={}  p99={}  p99.9={}  max={}\n",
         show_count(s.count),
-        ns(s.p50_ns),
-        ns(s.p90_ns),
-        ns(s.p99_ns),
-        ns(s.p99_9_ns),
+        quantile(s.p50_ns, of(|i| i.p50_ns)),
+        quantile(s.p90_ns, of(|i| i.p90_ns)),
+        quantile(s.p99_ns, of(|i| i.p99_ns)),
+        quantile(s.p99_9_ns, of(|i| i.p99_9_ns)),
         s.max_ns.map_or("—".into(), show_ns)
     );
     if s.underflow + s.overflow > 0 {

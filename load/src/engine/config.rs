@@ -11,7 +11,7 @@ use crate::clock;
 use crate::pace::CatchUp;
 use crate::schedule::{Schedule, ScheduleError};
 use crate::socket::{Buffer, SocketError};
-use crate::thread::PinError;
+use crate::thread::{PinError, RealtimeError};
 
 /// What a thread does while there is nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -98,6 +98,10 @@ pub struct SendConfig {
     pub sndbuf: Buffer,
     /// How long before its time a publisher starts to spin, ns.
     pub spin_ns: i64,
+    /// Real-time priority for the threads; needs a privilege. One that spins
+    /// without end keeps all others off its CPU but for the kernel's reserve
+    /// (50 ms of each second): with `spin_ns` below the interval it sleeps.
+    pub realtime: bool,
     /// CPUs for the threads, used in turn: the Sender's first, then the
     /// publishers'. Empty: none is pinned.
     pub pin: Vec<usize>,
@@ -125,6 +129,7 @@ impl SendConfig {
             start_at_ns: None,
             sndbuf: Buffer::Large,
             spin_ns: clock::SPIN_NS,
+            realtime: false,
             pin: Vec::new(),
         }
     }
@@ -183,6 +188,19 @@ impl SendConfig {
         Ok(())
     }
 
+    /// Gives the calling thread, the run's `index`-th, what it is to have:
+    /// its CPU, its priority, timers that fire on time.
+    pub(crate) fn settle_thread(&self, index: usize) -> Result<(), SendError> {
+        if let Some(cpu) = self.pin.get(index % self.pin.len().max(1)) {
+            crate::thread::pin(*cpu)?;
+        }
+        if self.realtime {
+            crate::thread::realtime()?;
+        }
+        crate::thread::exact_timers();
+        Ok(())
+    }
+
     /// Messages one call of the configured kind is given.
     pub(crate) fn messages_per_call(&self) -> usize {
         if self.call.is_batched() { self.engine.batch() } else { 1 }
@@ -204,6 +222,9 @@ pub enum SendError {
     /// No such CPU.
     #[error(transparent)]
     Pin(#[from] PinError),
+    /// No real-time priority.
+    #[error(transparent)]
+    Realtime(#[from] RealtimeError),
     /// No thread.
     #[error("cannot start a thread: {0}; check `ulimit -u`, or ask for fewer streams")]
     Thread(#[source] std::io::Error),
@@ -215,7 +236,7 @@ impl SendError {
         match self {
             Self::Config(_) | Self::Schedule(_) | Self::Pin(_) => true,
             Self::Socket(e) => matches!(e, SocketError::TooLarge { .. } | SocketError::Family { .. }),
-            Self::Thread(_) => false,
+            Self::Realtime(_) | Self::Thread(_) => false,
         }
     }
 }

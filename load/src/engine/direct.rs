@@ -57,12 +57,8 @@ pub(crate) fn run(
     thread::scope(|scope| {
         let mut running = Vec::with_capacity(publishers.len());
         for (i, (socket, publisher)) in sockets.into_iter().zip(publishers).enumerate() {
-            let cpu = config.pin.get(i % config.pin.len().max(1)).copied();
             let body = move || -> Result<_, SendError> {
-                if let Some(cpu) = cpu {
-                    crate::thread::pin(cpu).inspect_err(|_| stop.set())?;
-                }
-                crate::thread::exact_timers();
+                config.settle_thread(i).inspect_err(|_| stop.set())?;
                 let target = (!config.connect).then_some(config.target);
                 let batch = SendBatch::new(messages, config.segments, config.size, target);
                 let outlet = Outlet::new(socket, batch, config.call, config.size, stop, progress);

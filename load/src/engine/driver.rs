@@ -104,12 +104,8 @@ pub(crate) fn run(
     let publishers: Vec<_> = publishers.into_iter().map(|p| (p, Alive(alive))).collect();
     let messages = config.messages_per_call();
     thread::scope(|scope| {
-        let sender_cpu = config.pin.first().copied();
         let sender = move || -> Result<_, SendError> {
-            if let Some(cpu) = sender_cpu {
-                crate::thread::pin(cpu)?;
-            }
-            crate::thread::exact_timers();
+            config.settle_thread(0)?;
             let target = (!config.connect).then_some(config.target);
             let batch = SendBatch::new(messages, config.segments, config.size, target);
             let outlet = Outlet::new(socket, batch, config.call, config.size, stop, progress);
@@ -127,13 +123,9 @@ pub(crate) fn run(
         let mut running = Vec::with_capacity(publishers.len());
         let mut failed = None;
         for (i, (publisher, guard)) in publishers.into_iter().enumerate() {
-            let cpu = config.pin.get((i + 1) % config.pin.len().max(1)).copied();
             let body = move || -> Result<_, SendError> {
                 let _guard = guard;
-                if let Some(cpu) = cpu {
-                    crate::thread::pin(cpu).inspect_err(|_| stop.set())?;
-                }
-                crate::thread::exact_timers();
+                config.settle_thread(i + 1).inspect_err(|_| stop.set())?;
                 let mut offer = Offer { ring, stop, progress, pending: 0, back_pressured: 0, retries: 0 };
                 let published = publisher.run(&mut offer, stop);
                 Ok((published, offer.back_pressured, offer.retries))

@@ -12,7 +12,8 @@ pub fn markdown(report: &Report) -> String {
         out.push_str(&line(row(w).map(|c| escape(&c)).into()));
     }
     out.push_str(
-        "\np50 and p99 run from the intended time to the application's read. — : not known, too few samples, or \
+        "\np50 and p99 run from the intended time to the application's read; ± is half of the 95 % \
+         confidence interval. — : not known, too few samples, or \
          from a run that did not measure what it was asked to.\n",
     );
     if !report.not_run.is_empty() {

@@ -100,7 +100,12 @@ fn row(w: &Outcome) -> [String; 9] {
     let rate = |r: Option<f64>| r.map_or(NONE.into(), |r| format!("{}/s", show_count(round_u64(r))));
     let sound = w.verdict != Verdict::Invalid;
     let latency = w.latency.filter(|_| sound && !w.send.unthrottled);
-    let ns = |v: Option<u64>| v.map_or(NONE.into(), |v| show_ns(signed(v)));
+    let ns = |v: Option<u64>, interval: Option<[u64; 2]>| {
+        let half =
+            v.zip(interval).map(|(v, [_, high])| format!(" ± {}", show_ns(signed(high.saturating_sub(v)))));
+        v.map_or(NONE.into(), |v| show_ns(signed(v)) + half.as_deref().unwrap_or(""))
+    };
+    let ci95 = latency.and_then(|l| l.ci95);
     let reason =
         w.findings.first().filter(|f| f.level == w.verdict).map_or(NONE.into(), |f| f.check.to_owned());
     [
@@ -109,8 +114,8 @@ fn row(w: &Outcome) -> [String; 9] {
         rate(w.offered_per_s),
         rate(w.sent_per_s),
         rate(w.delivered_per_s),
-        ns(latency.and_then(|l| l.p50_ns)),
-        ns(latency.and_then(|l| l.p99_ns)),
+        ns(latency.and_then(|l| l.p50_ns), ci95.and_then(|i| i.p50_ns)),
+        ns(latency.and_then(|l| l.p99_ns), ci95.and_then(|i| i.p99_ns)),
         w.loss.map_or(NONE.into(), |l| format!("{:.3} %", l * 100.0)),
         reason,
     ]

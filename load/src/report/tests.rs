@@ -59,6 +59,19 @@ fn an_invalid_run_and_too_few_samples_quote_no_latency() {
 }
 
 #[test]
+fn a_quantile_is_shown_with_its_interval() {
+    let mut h = LatencyHistogram::batched();
+    (0..5_000_i64).for_each(|i| h.record(40_000 + i % 7 * 100));
+    let mut o = outcome("batched", Verdict::Passed, 5_000);
+    o.latency = Some(h.summary());
+    let report = Report::new(vec![o], vec![]);
+    let line = markdown(&report).lines().find(|l| l.contains("batched")).unwrap().to_owned();
+    // 25 batches of 200: enough for the median, not for p99.
+    assert_eq!(line.matches(" ± ").count(), 1, "{line}");
+    assert!(line.contains("| 40.6 µs |"), "{line}");
+}
+
+#[test]
 fn names_do_not_become_markup() {
     let report = suite();
     assert!(markdown(&report).contains("&lt;b&gt;\\|bad"));

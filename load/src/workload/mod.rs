@@ -30,6 +30,7 @@ pub mod run;
 mod value;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub use expect::{Expectation, Metric};
@@ -72,6 +73,11 @@ pub struct Workload {
     pub poll: Duration,
     /// CPUs for the sending threads.
     pub pin: Vec<usize>,
+    /// Real-time priority for them.
+    pub realtime: bool,
+    /// The control connection of a remote target: its address, and the file
+    /// with the token.
+    pub control: Option<(String, PathBuf)>,
     /// When.
     pub schedule: Schedule,
     /// What to do with late slots.
@@ -113,6 +119,10 @@ impl Workload {
         c.segments = self.segments;
         c.sndbuf = self.sndbuf;
         c.pin.clone_from(&self.pin);
+        c.realtime = self.realtime;
+        if self.realtime {
+            c.spin_ns = crate::clock::REALTIME_SPIN_NS;
+        }
         c.schedule = self.schedule.clone();
         c.catch_up = self.catch_up;
         c.count = self.count;

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -10,7 +11,7 @@ use toml::{Spanned, Value};
 
 use super::expect::{Expectation, Metric};
 use super::value::{
-    Refusal, V, buffer, count, cpus, duration, per_second, positive_duration, rate, refuse, string, uint,
+    Refusal, V, buffer, count, cpus, duration, per_second, positive_duration, rate, refuse, string, uint, yes,
 };
 use super::{Ramp, Target, Workload};
 use crate::batch::MAX_BATCH;
@@ -74,7 +75,23 @@ macro_rules! section {
     };
 }
 
-section!(RawTarget { address, size, streams, engine, batch, ring, idle, gso, sndbuf, rcvbuf, poll, pin });
+section!(RawTarget {
+    address,
+    control,
+    token_file,
+    size,
+    streams,
+    engine,
+    batch,
+    ring,
+    idle,
+    gso,
+    sndbuf,
+    rcvbuf,
+    poll,
+    pin,
+    realtime,
+});
 section!(RawSchedule {
     rate,
     poisson,
@@ -190,6 +207,8 @@ fn workload(
         rcvbuf: buffer(&target.rcvbuf)?,
         poll: target.poll.as_ref().map_or(Ok(Duration::ZERO), duration)?,
         pin: cpus(&target.pin)?,
+        realtime: target.realtime.as_ref().map_or(Ok(false), yes)?,
+        control: target.control()?,
         schedule: Schedule::Unthrottled,
         catch_up: schedule.catch_up()?,
         count: schedule.count.as_ref().map(count).transpose()?,
@@ -257,6 +276,26 @@ impl RawTarget {
                 }
             }
         }
+    }
+
+    /// The control connection's address and token file.
+    fn control(&self) -> Result<Option<(String, PathBuf)>, Refusal> {
+        let (control, file) = match (&self.control, &self.token_file) {
+            (None, None) => return Ok(None),
+            (Some(control), Some(file)) => (control, file),
+            (Some(v), None) | (None, Some(v)) => {
+                return refuse(v.span(), "`control` and `token_file` go together; give both");
+            }
+        };
+        if !matches!(self.address()?, Target::Remote(_)) {
+            return refuse(control.span(), "a receiver in this process needs no `control`; leave it out");
+        }
+        let address = string(control, "an address", "\"10.0.0.2:9001\"")?;
+        if address.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
+        {
+            return refuse(control.span(), format!("{address:?} is not an address; write \"10.0.0.2:9001\""));
+        }
+        Ok(Some((address.to_owned(), string(file, "a file", "\"token\"")?.into())))
     }
 
     fn engine(&self) -> Result<Engine, Refusal> {

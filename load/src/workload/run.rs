@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::expect::{Component, Measured, Metric};
 use super::{Ramp, Target, Workload};
+use crate::control::{ControlError, RemoteError, Token};
 use crate::engine::{SendError, SendReport};
 use crate::hist::Summary;
 use crate::host::{CpuTime, HostReport};
@@ -35,6 +36,14 @@ pub enum RunError {
         /// Why.
         source: PairError,
     },
+    /// The run with the receiver of another host cannot begin.
+    #[error("workload {name:?}: {source}")]
+    Remote {
+        /// Its name.
+        name: String,
+        /// Why.
+        source: RemoteError,
+    },
     /// The target has no address.
     #[error("workload {name:?}: cannot find the address of {target}; check the name, or give the address")]
     Resolve {
@@ -52,6 +61,7 @@ impl RunError {
             Self::Send { source, .. } | Self::Pair { source: PairError::Send(source), .. } => {
                 source.is_usage()
             }
+            Self::Remote { source, .. } => source.is_usage(),
             Self::Pair { source: PairError::Recv(e), .. } => RecvError::is_usage(e),
             Self::Pair { source: PairError::Thread(_), .. } | Self::Resolve { .. } => false,
         }
@@ -157,6 +167,8 @@ struct Ends {
     sent: SendReport,
     received: Option<RecvReport>,
     host: Option<HostReport>,
+    /// The receiver did not tell what it received.
+    trouble: Option<ControlError>,
 }
 
 fn once(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Outcome, RunError> {
@@ -175,7 +187,7 @@ fn ends(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Ends, RunError
             recv.gro = w.segments > 1;
             let report = pair::run(&recv, |to| w.config(to), stop, progress, |_| {})
                 .map_err(|source| RunError::Pair { name: name(), source })?;
-            Ok(Ends { sent: report.sent, received: Some(report.received), host: report.host })
+            Ok(Ends { sent: report.sent, received: Some(report.received), host: report.host, trouble: None })
         }
         Target::Remote(target) => {
             let to = target
@@ -183,18 +195,30 @@ fn ends(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Ends, RunError
                 .ok()
                 .and_then(|mut a| a.next())
                 .ok_or_else(|| RunError::Resolve { name: name(), target: target.clone() })?;
+            if let Some((control, file)) = &w.control {
+                let failed = |source| RunError::Remote { name: name(), source };
+                let token = Token::read(file).map_err(|e| failed(e.into()))?;
+                let report =
+                    crate::control::run(control, &token, &w.config(to), stop, progress).map_err(failed)?;
+                let (received, trouble) = match report.received {
+                    Ok(received) => (Some(received), None),
+                    Err(trouble) => (None, Some(trouble)),
+                };
+                return Ok(Ends { sent: report.sent, received, host: report.host, trouble });
+            }
             let before = CpuTime::now();
             let sent = crate::send_with(&w.config(to), stop, progress)
                 .map_err(|source| RunError::Send { name: name(), source })?;
             let host = before.zip(CpuTime::now()).map(|(a, b)| a.until(b));
-            Ok(Ends { sent, received: None, host })
+            Ok(Ends { sent, received: None, host, trouble: None })
         }
     }
 }
 
 fn outcome(w: &Workload, ends: Ends) -> Outcome {
-    let Ends { sent, received, host } = ends;
+    let Ends { sent, received, host, trouble } = ends;
     let mut findings = verdict::judge(&sent, received.as_ref(), host.as_ref());
+    findings.extend(trouble.as_ref().map(verdict::receiver_unknown));
     // What a queue passes on only after the end was not delivered at the
     // offered rate: the longer of the two times counts.
     let span = received.as_ref().map_or(0, |r| r.measured_span_ns);

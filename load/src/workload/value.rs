@@ -41,6 +41,14 @@ pub(super) fn kind_of(v: &Value) -> &'static str {
     }
 }
 
+/// True or false.
+pub(super) fn yes(v: &V) -> Result<bool, Refusal> {
+    match v.get_ref() {
+        Value::Boolean(b) => Ok(*b),
+        other => refuse(v.span(), format!("{} where true or false is wanted", kind_of(other))),
+    }
+}
+
 pub(super) fn duration(v: &V) -> Result<Duration, Refusal> {
     let text = string(v, "a duration: its unit is missing", "it as in \"10s\" or \"100ms\"")?;
     units::duration(text).or_else(|e| refuse(v.span(), e.to_string()))

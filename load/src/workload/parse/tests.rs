@@ -115,6 +115,17 @@ const REFUSED: &[(&str, usize, &str)] = &[
     ("[target]\nengine = \"turbo\"\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "not an engine"),
     ("[target]\nring = 5\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "driver"),
     ("[target]\ngso = 64\nsize = 1400\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 4, "65507"),
+    (
+        "[target]\ncontrol = \"10.0.0.2:9001\"\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"",
+        2,
+        "go together",
+    ),
+    (
+        "[target]\ncontrol = \"10.0.0.2:9001\"\ntoken_file = \"t\"\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"",
+        2,
+        "in this process",
+    ),
+    ("[target]\nrealtime = 1\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "true or false is wanted"),
     ("[target]\npin = \"0\"\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "list of CPU"),
     (
         "[schedule]\nrate = \"1k/s\"\nduration = \"1s\"\n[expect]\ntotal_p98 = \"< 1ms\"",
@@ -163,4 +174,58 @@ proptest! {
             prop_assert!(!e.why.is_empty());
         }
     }
+}
+
+/// Ten minutes by default; `FUZZ_SECONDS` says otherwise:
+/// `cargo test --release -p load --lib fuzz -- --ignored --nocapture`
+#[test]
+#[ignore = "takes ten minutes"]
+fn fuzz_by_changing_files_that_are_understood() {
+    let seconds = std::env::var("FUZZ_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(600);
+    let seeds: Vec<&[u8]> = [
+        &include_bytes!("../../../../examples/ladder.toml")[..],
+        include_bytes!("../../../../examples/ramp.toml"),
+        include_bytes!("../../../../examples/absurd.toml"),
+    ]
+    .into_iter()
+    .chain(REFUSED.iter().map(|(text, ..)| text.as_bytes()))
+    .collect();
+    let mut rng = fastrand::Rng::new();
+    let (begin, mut files, mut understood) = (std::time::Instant::now(), 0_u64, 0_u64);
+    while begin.elapsed().as_secs() < seconds {
+        let mut bytes = rng.choice(&seeds).map(|s| s.to_vec()).unwrap_or_default();
+        for _ in 0..rng.usize(1..8) {
+            let (at, end) = (rng.usize(..=bytes.len()), rng.usize(..=bytes.len()));
+            match rng.u8(..5) {
+                // A piece of another file, a piece less, a piece twice, a byte, a large number.
+                0 => {
+                    let other = rng.choice(&seeds).copied().unwrap_or_default();
+                    let from = rng.usize(..=other.len());
+                    let piece = &other[from..rng.usize(from..=other.len()).min(from + 40)];
+                    bytes.splice(at..at, piece.iter().copied());
+                }
+                1 => drop(bytes.drain(at.min(end)..at.max(end).min(at.min(end) + 20))),
+                2 => {
+                    let piece = bytes[at.min(end)..at.max(end).min(at.min(end) + 40)].to_vec();
+                    bytes.splice(at..at, piece);
+                }
+                3 => bytes.insert(at, rng.u8(..)),
+                _ => {
+                    let number = (rng.u64(..) >> rng.u32(..64)).to_string();
+                    bytes.splice(at..at, number.into_bytes());
+                }
+            }
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        files += 1;
+        match parse("f", &text) {
+            Ok(workloads) => understood += u64::from(!workloads.is_empty()),
+            Err(e) => {
+                assert!(e.line >= 1 && e.line <= text.matches('\n').count() + 1, "{e}\n{text}");
+                assert!(!e.why.is_empty() && !e.to_string().contains('\n'), "{e}\n{text}");
+            }
+        }
+    }
+    println!("{files} files in {seconds} s, {understood} of them understood");
+    assert!(understood > 0 && understood < files);
 }
