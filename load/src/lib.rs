@@ -15,6 +15,7 @@
 
 pub mod batch;
 pub mod clock;
+pub mod display;
 mod engine;
 mod errno;
 pub mod hist;
@@ -33,6 +34,7 @@ pub mod thread;
 pub mod track;
 pub mod units;
 pub mod verdict;
+pub mod watch;
 pub mod workload;
 
 pub use batch::{ReadCall, SendCall};

@@ -5,8 +5,8 @@ use load::{Progress, Stop, Verdict, verdict};
 use serde_json::json;
 
 use super::args::{SendArgs, resolve};
-use super::progress::Display;
 use super::{Failure, print, print_json, text};
+use load::display::Display;
 
 /// Sends, prints the report, and gives its verdict.
 pub(crate) fn run(args: &SendArgs, stop: &Stop) -> Result<Verdict, Failure> {

@@ -25,6 +25,7 @@
 //! must not become a default.
 
 pub mod expect;
+mod file;
 mod parse;
 pub mod run;
 mod value;
@@ -33,6 +34,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 pub use expect::{Expectation, Metric};
+pub use file::{ReadError, read};
 pub use parse::{FileError, parse};
 
 use crate::engine::{Engine, SendConfig};

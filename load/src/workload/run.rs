@@ -1,13 +1,13 @@
 //! Running workloads: one load, or a walk upwards in rate, each judged.
 
-use std::net::ToSocketAddrs;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
 use serde::Serialize;
 
-use super::expect::{Component, Measured, Metric};
+use super::expect::{Component, Measured, Metric, Point};
 use super::{Ramp, Target, Workload};
-use crate::engine::{SendError, SendReport};
+use crate::engine::{SendConfig, SendError, SendReport};
 use crate::hist::Summary;
 use crate::host::{CpuTime, HostReport};
 use crate::pair::{self, PairError};
@@ -15,6 +15,7 @@ use crate::progress::Progress;
 use crate::recv::{RecvConfig, RecvError, RecvReport};
 use crate::stop::Stop;
 use crate::verdict::{self, Finding, Verdict};
+use crate::watch::{self, Delivered, Watch, WatchError, Watched};
 
 /// A workload that could not be run at all.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,9 @@ pub enum RunError {
         /// Why.
         source: PairError,
     },
+    /// Whoever was to watch cannot.
+    #[error(transparent)]
+    Watch(#[from] WatchError),
     /// The target has no address.
     #[error("workload {name:?}: cannot find the address of {target}; check the name, or give the address")]
     Resolve {
@@ -53,7 +57,7 @@ impl RunError {
                 source.is_usage()
             }
             Self::Pair { source: PairError::Recv(e), .. } => RecvError::is_usage(e),
-            Self::Pair { source: PairError::Thread(_), .. } | Self::Resolve { .. } => false,
+            Self::Pair { source: PairError::Thread(_), .. } | Self::Resolve { .. } | Self::Watch(_) => false,
         }
     }
 }
@@ -139,6 +143,13 @@ pub struct Outcome {
     /// The metrics whose objectives were missed.
     #[serde(skip)]
     pub missed: Vec<Metric>,
+    /// What a watcher saw; its own report in the JSON document.
+    #[serde(rename = "observer", serialize_with = "own_report", skip_serializing_if = "Option::is_none")]
+    pub watched: Option<Watched>,
+}
+
+fn own_report<S: serde::Serializer>(watched: &Option<Watched>, s: S) -> Result<S::Ok, S::Error> {
+    watched.as_ref().map(|w| &w.report).serialize(s)
 }
 
 /// Runs one workload.
@@ -146,10 +157,20 @@ pub struct Outcome {
 /// # Errors
 /// [`RunError`] if it could not be run; how it went is in the outcome.
 pub fn run(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Outcome, RunError> {
-    match w.ramp {
-        Some(ramp) => climb(w, ramp, stop, progress),
-        None => once(w, stop, progress),
-    }
+    Runner { watch: None, stop, progress }.run(w)
+}
+
+/// As [`run`], with every run of it (a ramp has many) watched by `watch`.
+///
+/// # Errors
+/// As [`run`], and [`RunError::Watch`] if the watcher cannot watch.
+pub fn run_watched(
+    w: &Workload,
+    watch: &mut dyn Watch,
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<Outcome, RunError> {
+    Runner { watch: Some(watch), stop, progress }.run(w)
 }
 
 /// The steal and the counts of one run.
@@ -159,12 +180,56 @@ struct Ends {
     host: Option<HostReport>,
 }
 
-fn once(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Outcome, RunError> {
-    let ends = ends(w, stop, progress)?;
-    Ok(outcome(w, ends))
+/// What all runs of a workload share.
+struct Runner<'a> {
+    watch: Option<&'a mut dyn Watch>,
+    stop: &'a Stop,
+    progress: &'a Progress,
 }
 
-fn ends(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Ends, RunError> {
+impl Runner<'_> {
+    fn run(&mut self, w: &Workload) -> Result<Outcome, RunError> {
+        match w.ramp {
+            Some(ramp) => climb(w, ramp, self),
+            None => self.once(w),
+        }
+    }
+
+    fn once(&mut self, w: &Workload) -> Result<Outcome, RunError> {
+        let run = crate::new_run();
+        if let Some(watch) = &mut self.watch {
+            watch.begin(w, run)?;
+        }
+        let config = |to: SocketAddr, watch: Option<&mut (dyn Watch + '_)>| {
+            let mut config = w.config(to);
+            config.run = run;
+            if let Some(watch) = watch {
+                let start = crate::clock::now_ns() + pair::LEAD_NS;
+                config.start_at_ns = Some(start);
+                watch.measure_from(start.saturating_add(crate::num::duration_ns(w.warmup)));
+            }
+            config
+        };
+        let watch = self.watch.as_deref_mut();
+        let ends = ends(w, |to| config(to, watch), self.stop, self.progress)?;
+        let findings = verdict::judge(&ends.sent, ends.received.as_ref(), ends.host.as_ref());
+        let watched = match &mut self.watch {
+            None => None,
+            Some(watcher) => {
+                let (sent, received) = (&ends.sent, ends.received.as_ref());
+                Some(watcher.end(w, watch::Ends { sent, received, findings: &findings })?)
+            }
+        };
+        Ok(outcome(w, ends, findings, watched))
+    }
+}
+
+fn ends(
+    w: &Workload,
+    config: impl FnOnce(SocketAddr) -> SendConfig,
+    stop: &Stop,
+    progress: &Progress,
+) -> Result<Ends, RunError> {
     let name = || w.name.clone();
     match &w.target {
         Target::Local(bind) => {
@@ -173,7 +238,7 @@ fn ends(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Ends, RunError
             recv.keep = w.size;
             recv.poll = w.poll;
             recv.gro = w.segments > 1;
-            let report = pair::run(&recv, |to| w.config(to), stop, progress, |_| {})
+            let report = pair::run(&recv, config, stop, progress, |_| {})
                 .map_err(|source| RunError::Pair { name: name(), source })?;
             Ok(Ends { sent: report.sent, received: Some(report.received), host: report.host })
         }
@@ -184,7 +249,7 @@ fn ends(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Ends, RunError
                 .and_then(|mut a| a.next())
                 .ok_or_else(|| RunError::Resolve { name: name(), target: target.clone() })?;
             let before = CpuTime::now();
-            let sent = crate::send_with(&w.config(to), stop, progress)
+            let sent = crate::send_with(&config(to), stop, progress)
                 .map_err(|source| RunError::Send { name: name(), source })?;
             let host = before.zip(CpuTime::now()).map(|(a, b)| a.until(b));
             Ok(Ends { sent, received: None, host })
@@ -192,35 +257,34 @@ fn ends(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Ends, RunError
     }
 }
 
-fn outcome(w: &Workload, ends: Ends) -> Outcome {
-    let Ends { sent, received, host } = ends;
-    let mut findings = verdict::judge(&sent, received.as_ref(), host.as_ref());
+/// `own` are the findings without the watcher, whose replace them.
+fn outcome(w: &Workload, ends: Ends, own: Vec<Finding>, watched: Option<Watched>) -> Outcome {
+    let Ends { sent, received, .. } = ends;
+    let mut findings = watched.as_ref().map_or(own, |w| w.findings.clone());
     // What a queue passes on only after the end was not delivered at the
     // offered rate: the longer of the two times counts.
     let span = received.as_ref().map_or(0, |r| r.measured_span_ns);
     let seconds = sent.measured_ns.max(span) as f64 / 1e9;
-    let delivered = received.as_ref().filter(|_| seconds > 0.0).map(|r| r.measured as f64 / seconds);
-    let loss = received
-        .as_ref()
-        .filter(|_| sent.sent > 0)
-        .map(|r| sent.sent.saturating_sub(r.total.unique) as f64 / sent.sent as f64);
+    let arrived = match &received {
+        Some(r) => Some(Delivered { measured: r.measured, all: r.total.unique }),
+        None => watched.as_ref().and_then(|w| w.delivered),
+    };
+    let delivered = arrived.filter(|_| seconds > 0.0).map(|d| d.measured as f64 / seconds);
+    let loss =
+        arrived.filter(|_| sent.sent > 0).map(|d| sent.sent.saturating_sub(d.all) as f64 / sent.sent as f64);
     let mut missed = Vec::new();
     for e in &w.expect {
         let measured = match e.metric {
             Metric::Throughput => value(delivered),
             Metric::Loss => value(loss),
-            Metric::Latency(component, point) => match component {
-                Component::SendLag => Measured::of(Some(&sent.send_lag), point),
-                Component::Total => {
-                    Measured::of(received.as_ref().and_then(|r| r.from_offer.as_ref()), point)
-                }
-                Component::Intended => {
-                    Measured::of(received.as_ref().and_then(|r| r.from_intended.as_ref()), point)
-                }
-                _ => Measured::Unmeasured("it needs the observer: use `observer run`"),
-            },
+            Metric::Latency(component, point) => {
+                latency(component, point, &sent, received.as_ref(), watched.as_ref())
+            }
         };
-        let finding = e.judge(measured);
+        let mut finding = e.judge(measured);
+        if let Some((f, why)) = finding.as_mut().zip(watched.as_ref().and_then(|w| w.cause(e.metric))) {
+            f.detail = format!("{}; {why}", f.detail);
+        }
         if finding.as_ref().is_some_and(|f| f.level == Verdict::Failed) {
             missed.push(e.metric);
         }
@@ -242,6 +306,29 @@ fn outcome(w: &Workload, ends: Ends) -> Outcome {
         send: sent,
         recv: received,
         missed,
+        watched,
+    }
+}
+
+/// A point of a component's distribution: as the watcher saw it, else as the
+/// two ends did.
+fn latency(
+    component: Component,
+    point: Point,
+    sent: &SendReport,
+    received: Option<&RecvReport>,
+    watched: Option<&Watched>,
+) -> Measured {
+    // What is beyond the quantiles a watcher quotes may not be beyond the receiver.
+    let own = component == Component::Total && point == Point::Quantile(0.9999);
+    if let Some(seen) = watched.and_then(|w| w.measured(component, point)).filter(|_| !own) {
+        return seen;
+    }
+    match component {
+        Component::SendLag => Measured::of(Some(&sent.send_lag), point),
+        Component::Total => Measured::of(received.and_then(|r| r.from_offer.as_ref()), point),
+        Component::Intended => Measured::of(received.and_then(|r| r.from_intended.as_ref()), point),
+        _ => Measured::Unmeasured("it needs the observer: use `observer run`"),
     }
 }
 
@@ -269,14 +356,16 @@ fn why_not(o: &Outcome) -> Option<RampStop> {
     if o.recv.as_ref().and_then(|r| r.socket_drops).is_some_and(|d| d > 0) {
         return Some(RampStop::ReceiverBehind);
     }
+    // Whoever watched knows more of the cause than the symptoms tell.
+    let seen = o.watched.as_ref().and_then(|w| w.stop);
     let behind = o.delivered_per_s.zip(o.sent_per_s).is_some_and(|(d, s)| d < DELIVERED * s);
     if behind {
-        return Some(RampStop::LimiterEngaged);
+        return Some(seen.unwrap_or(RampStop::LimiterEngaged));
     }
     if o.missed.contains(&Metric::Loss) {
         Some(RampStop::LossBudget)
     } else if o.missed.iter().any(|m| matches!(m, Metric::Latency(..))) {
-        Some(RampStop::LatencyBudget)
+        Some(seen.unwrap_or(RampStop::LatencyBudget))
     } else if o.missed.contains(&Metric::Throughput) {
         Some(RampStop::LimiterEngaged)
     } else {
@@ -284,16 +373,18 @@ fn why_not(o: &Outcome) -> Option<RampStop> {
     }
 }
 
-fn climb(w: &Workload, ramp: Ramp, stop: &Stop, progress: &Progress) -> Result<Outcome, RunError> {
+fn climb(w: &Workload, ramp: Ramp, runner: &mut Runner<'_>) -> Result<Outcome, RunError> {
+    let stop = runner.stop;
     let mut steps: Vec<RampStep> = Vec::new();
-    let attempt = |rate: f64, steps: &mut Vec<RampStep>| -> Result<(Outcome, Option<RampStop>), RunError> {
-        // What one step leaves in queues must not become the next one's tail.
-        settle(stop);
-        let o = once(&w.at_rate(rate, ramp.step_for), stop, progress)?;
-        let why = why_not(&o);
-        steps.push(RampStep { rate, stop: why, delivered_per_s: o.delivered_per_s, verdict: o.verdict });
-        Ok((o, why))
-    };
+    let mut attempt =
+        |rate: f64, steps: &mut Vec<RampStep>| -> Result<(Outcome, Option<RampStop>), RunError> {
+            // What one step leaves in queues must not become the next one's tail.
+            settle(stop);
+            let o = runner.once(&w.at_rate(rate, ramp.step_for))?;
+            let why = why_not(&o);
+            steps.push(RampStep { rate, stop: why, delivered_per_s: o.delivered_per_s, verdict: o.verdict });
+            Ok((o, why))
+        };
     let (mut good, mut bad): (Option<f64>, Option<f64>) = (None, None);
     let mut rate = ramp.start;
     let mut reason = RampStop::MaxRate;
@@ -403,7 +494,6 @@ fn settle(stop: &Stop) {
 mod tests {
     use super::*;
     use crate::hist::LatencyHistogram;
-    use crate::workload::expect::Point;
 
     fn outcome() -> Outcome {
         let mut send = SendReport::for_test(20_000.0);
@@ -423,6 +513,7 @@ mod tests {
             send,
             recv: Some(RecvReport::for_test(LatencyHistogram::new())),
             missed: Vec::new(),
+            watched: None,
         }
     }
 
@@ -449,5 +540,18 @@ mod tests {
         assert_eq!(why_not(&o), Some(RampStop::HostNoise));
         o.send.interrupted = true;
         assert_eq!(why_not(&o), Some(RampStop::Interrupted));
+    }
+
+    #[test]
+    fn what_a_watcher_saw_names_the_cause_of_a_step_that_did_not_hold_and_of_no_other() {
+        let mut o = outcome();
+        o.watched = Some(Watched { stop: Some(RampStop::ReceiverBehind), ..Watched::default() });
+        assert_eq!(why_not(&o), None);
+        o.missed.push(Metric::Latency(Component::Total, Point::Quantile(0.99)));
+        assert_eq!(why_not(&o), Some(RampStop::ReceiverBehind));
+        (o.missed, o.delivered_per_s) = (Vec::new(), Some(19_000.0));
+        assert_eq!(why_not(&o), Some(RampStop::ReceiverBehind));
+        o.findings.push(finding("generator-kept-up"));
+        assert_eq!(why_not(&o), Some(RampStop::GeneratorCeiling));
     }
 }
