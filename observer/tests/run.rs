@@ -59,12 +59,13 @@ fn a_load_that_holds_passes_with_every_account_in_agreement() {
     assert!(finding(w, "counts-reconcile").is_none(), "{}", w["findings"]);
     assert!(finding(w, "objective").is_none(), "{}", w["findings"]);
     let counts = &w["observer"]["counts"];
-    assert_eq!((&w["send"]["sent"], &counts["sent"]), (&6000.into(), &6000.into()));
+    assert_eq!(w["send"]["sent"], counts["sent"]);
+    assert!(counts["sent"].as_u64().unwrap() > 3_000, "{counts}");
     assert_eq!(counts["delivered"], w["recv"]["total"]["unique"]);
     assert_eq!(w["observer"]["by_run"][0]["run"], w["send"]["run"]);
     let measured = w["observer"]["components"]["total"]["count"].as_u64().unwrap();
     assert_eq!(measured, w["recv"]["measured"].as_u64().unwrap(), "the warm-up is left out of both");
-    assert!(measured < 4_100, "{measured}");
+    assert!(measured * 5 < counts["sent"].as_u64().unwrap() * 4, "{measured} of {counts}");
     // Only a host that kept the threads from their CPUs may spoil it.
     let spoilt = finding(w, "generator-kept-up").or(finding(w, "host-was-quiet"));
     assert!(code == 0 || (code == 2 && spoilt.is_some_and(|f| f["level"] == "invalid")), "{}", w["findings"]);
