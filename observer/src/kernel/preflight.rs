@@ -30,7 +30,8 @@ fn check_status(status: &str) -> Result<(), KernelError> {
         return Err(KernelError::Permission { missing: "root" });
     }
     for (bit, name) in NEEDED {
-        if !has(bit) && !(bit != 12 && has(CAP_SYS_ADMIN)) {
+        let implied = bit != 12 && has(CAP_SYS_ADMIN);
+        if !has(bit) && !implied {
             return Err(KernelError::Permission { missing: name });
         }
     }
