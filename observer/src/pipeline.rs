@@ -29,6 +29,8 @@ pub struct Pipeline {
     last_counts: Counts,
     interval_from_ns: u64,
     snapshots: u64,
+    measure_from_ns: i64,
+    left_out: RecordsSeen,
 }
 
 impl Pipeline {
@@ -47,7 +49,15 @@ impl Pipeline {
             last_counts: Counts::default(),
             interval_from_ns: start_ns,
             snapshots: 0,
+            measure_from_ns: i64::MIN,
+            left_out: RecordsSeen::default(),
         }
+    }
+
+    /// Leaves datagrams offered before `from_ns` (a warm-up) out of every
+    /// distribution from now on. They stay in the counts.
+    pub fn measure_from(&mut self, from_ns: i64) {
+        self.measure_from_ns = from_ns;
     }
 
     /// Takes in what a poll yielded.
@@ -56,6 +66,14 @@ impl Pipeline {
         self.seen.malformed = self.seen.malformed.saturating_add(batch.malformed);
         for record in &batch.journeys {
             let journey = self.correlator.journey(record);
+            if record.offer_ns < self.measure_from_ns {
+                match journey.outcome {
+                    Outcome::Delivered => self.left_out.delivered += 1,
+                    Outcome::Dropped => self.left_out.dropped += 1,
+                    Outcome::Unresolved => {}
+                }
+                continue;
+            }
             self.interval.record(&journey);
             if journey.outcome == Outcome::Delivered {
                 self.flows.record(journey.flow, &journey.stages);
@@ -105,8 +123,8 @@ impl Pipeline {
 
     fn close(&mut self, kind: Kind, now_ns: u64) -> Arc<Snapshot> {
         self.whole.merge(&self.interval);
-        self.seen.delivered = self.whole.delivered;
-        self.seen.dropped = self.whole.dropped;
+        self.seen.delivered = self.whole.delivered + self.left_out.delivered;
+        self.seen.dropped = self.whole.dropped + self.left_out.dropped;
         let totals = Totals::of(&self.tables, &self.meta, self.seen, kind == Kind::Final);
         let recent = counts::since(&totals.counts, &self.last_counts);
 

@@ -255,7 +255,7 @@ fn losses(counts: &Counts) -> Option<Loss> {
 
 /// Who a drop reason speaks for; `None` for reasons that say nothing about a
 /// queue.
-fn speaks_for(reason: &str) -> Blame {
+pub(crate) fn speaks_for(reason: &str) -> Blame {
     match reason {
         "SOCKET_RCVBUFF" | "PROTO_MEM" | "SOCKET_BACKLOG" => Blame::Receiver,
         "QDISC_DROP" | "QDISC_OVERLIMIT" | "QDISC_CONGESTED" => Blame::Shaper,
