@@ -27,6 +27,7 @@ pub struct Pipeline {
     seen: RecordsSeen,
     tables: Tables,
     last_counts: Counts,
+    stolen_ns: u64,
     interval_from_ns: u64,
     snapshots: u64,
     measure_from_ns: i64,
@@ -47,6 +48,7 @@ impl Pipeline {
             seen: RecordsSeen::default(),
             tables: Tables::empty(start_ns),
             last_counts: Counts::default(),
+            stolen_ns: 0,
             interval_from_ns: start_ns,
             snapshots: 0,
             measure_from_ns: i64::MIN,
@@ -122,6 +124,9 @@ impl Pipeline {
     }
 
     fn close(&mut self, kind: Kind, now_ns: u64) -> Arc<Snapshot> {
+        let stolen_ns = self.tables.host.stolen_ns.unwrap_or(self.stolen_ns);
+        self.interval.stalls.close(stolen_ns.saturating_sub(self.stolen_ns));
+        self.stolen_ns = stolen_ns;
         self.whole.merge(&self.interval);
         self.seen.delivered = self.whole.delivered + self.left_out.delivered;
         self.seen.dropped = self.whole.dropped + self.left_out.dropped;

@@ -124,7 +124,8 @@ fn another_clock_has_counts_and_no_latency() {
 fn a_sender_with_another_token_is_let_go() {
     let host = host(2);
     let other = Token::new(b"a token of somebody else").unwrap();
-    let refused = run(&host.control.to_string(), &other, &load(host.data), &Stop::new(), &Progress::new(), |_| {});
+    let refused =
+        run(&host.control.to_string(), &other, &load(host.data), &Stop::new(), &Progress::new(), |_| {});
     assert!(refused.unwrap_err().to_string().contains("same token"));
     assert_eq!(offer(&host).unwrap().sent.sent, 2_000);
     let first = host.thread.join().unwrap().remove(0);
@@ -142,7 +143,8 @@ fn a_receiver_with_another_token_is_not_believed() {
         stream.write_all(&[&15u32.to_be_bytes()[..], &[0; 32], content].concat()).unwrap();
         rest(&mut stream);
     });
-    let e = run(&control.to_string(), &token(), &load(control), &Stop::new(), &Progress::new(), |_| {}).unwrap_err();
+    let e = run(&control.to_string(), &token(), &load(control), &Stop::new(), &Progress::new(), |_| {})
+        .unwrap_err();
     assert!(matches!(e, RemoteError::Control(ControlError::Unauthenticated { .. })), "{e}");
     fake.join().unwrap();
 }
@@ -254,7 +256,8 @@ fn a_receiver_that_vanishes_costs_only_its_half() {
 #[test]
 fn nobody_there_is_said_at_once() {
     let gone = std::net::TcpListener::bind(any()).unwrap().local_addr().unwrap();
-    let e = run(&gone.to_string(), &token(), &load(gone), &Stop::new(), &Progress::new(), |_| {}).unwrap_err();
+    let e =
+        run(&gone.to_string(), &token(), &load(gone), &Stop::new(), &Progress::new(), |_| {}).unwrap_err();
     assert!(e.to_string().contains("is `load recv --control` running there?"), "{e}");
     for bad in ["nowhere", "10.0.0.1", ":::"] {
         let e = run(bad, &token(), &load(gone), &Stop::new(), &Progress::new(), |_| {}).unwrap_err();

@@ -46,7 +46,7 @@ impl Stalls {
         let levels = level(total_ns).map_or(0, |k| k + 1).min(LEVELS);
         let each = self.waited_ns.iter_mut().zip(&mut self.until_ns).take(levels);
         for (waited, until) in each.filter(|(_, until)| end_ns > **until) {
-            *waited += end_ns - start_ns.max(*until);
+            *waited = waited.saturating_add(end_ns - start_ns.max(*until));
             *until = end_ns;
         }
     }
@@ -67,8 +67,10 @@ impl Stalls {
 
     /// Adds a later interval.
     pub fn merge(&mut self, other: &Self) {
-        super::add(&mut self.waited_ns, &other.waited_ns);
-        super::add(&mut self.stolen_ns, &other.stolen_ns);
+        let mine = self.waited_ns.iter_mut().chain(&mut self.stolen_ns);
+        for (mine, theirs) in mine.zip(other.waited_ns.iter().chain(&other.stolen_ns)) {
+            *mine = mine.saturating_add(*theirs);
+        }
     }
 
     /// Forgets the times; where the last one ended is kept, so that no time is
