@@ -265,7 +265,7 @@ fn one_flow(flow: &FlowReport, paint: Paint) -> String {
     let key = &flow.key;
     let end = |e: &Option<crate::report::Endpoint>| {
         e.as_ref().map_or_else(
-            || "elsewhere".to_owned(),
+            || "(not seen here)".to_owned(),
             |e| e.pid.map_or_else(|| e.comm.clone(), |pid| format!("{}[{pid}]", e.comm)),
         )
     };
