@@ -7,7 +7,10 @@
 
 use std::sync::Arc;
 
-use crate::correlate::{Correlator, Outcome};
+use observer_ebpf::abi::{JourneyRecord, flow_id};
+
+use crate::correlate::pair::Pairs;
+use crate::correlate::{Correlator, Outcome, stream};
 use crate::metrics::counts::{self, RecordsSeen, Totals};
 use crate::metrics::{FlowMetrics, Slowest, Window};
 use crate::report::build::{Ingredients, report};
@@ -19,6 +22,7 @@ use crate::source::{Batch, Progress, Source, SourceError, SourceMeta, Tables};
 #[derive(Debug)]
 pub struct Pipeline {
     meta: SourceMeta,
+    pairs: Pairs,
     correlator: Correlator,
     interval: Window,
     whole: Window,
@@ -37,6 +41,7 @@ impl Pipeline {
         let start_ns = meta.start_ns;
         Self {
             meta,
+            pairs: Pairs::default(),
             correlator: Correlator::default(),
             interval: Window::default(),
             whole: Window::default(),
@@ -50,12 +55,17 @@ impl Pipeline {
         }
     }
 
+    /// Names devices that are, two by two, the ends of a shaper.
+    pub fn pairs(&mut self, pairs: Pairs) {
+        self.pairs = pairs;
+    }
+
     /// Takes in what a poll yielded.
     pub fn batch(&mut self, batch: &Batch) {
         self.correlator.control(batch);
         self.seen.malformed = self.seen.malformed.saturating_add(batch.malformed);
         for record in &batch.journeys {
-            let journey = self.correlator.journey(record);
+            let journey = self.correlator.journey(&self.paired(record));
             self.interval.record(&journey);
             if journey.outcome == Outcome::Delivered {
                 self.flows.record(journey.flow, &journey.stages);
@@ -64,6 +74,15 @@ impl Pipeline {
                 }
             }
         }
+    }
+
+    /// The record as it is with the named pairs.
+    fn paired(&self, record: &JourneyRecord) -> JourneyRecord {
+        if self.pairs.is_empty() {
+            return *record;
+        }
+        let (sender, receiver) = self.correlator.flows.namespaces(flow_id(record.run, stream(record)));
+        self.pairs.resolve(*record, sender, receiver)
     }
 
     /// Takes in the tables read at an interval. A caller that reads them less
