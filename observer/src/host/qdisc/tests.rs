@@ -228,6 +228,11 @@ proptest! {
     }
 }
 
+/// Without the counters, which move.
+fn shapes(all: &[Qdisc]) -> Vec<Qdisc> {
+    all.iter().map(|q| Qdisc { counters: Counters::default(), ..q.clone() }).collect()
+}
+
 fn run(host: &Namespace, command: &str) {
     let mut words = command.split_whitespace();
     let program = words.next().unwrap();
@@ -253,7 +258,7 @@ fn a_namespace_with_tbf_and_htb() {
     }
     let file = File::open(host.path()).unwrap();
     let all = of_namespace(&file).unwrap();
-    assert_eq!(all, host.enter(here).unwrap().unwrap(), "two ways, one answer");
+    assert_eq!(shapes(&all), shapes(&host.enter(here).unwrap().unwrap()), "two ways, one answer");
     let find = |device: &str, handle: &str, role: Role| {
         let handle: Handle = handle.parse().unwrap();
         let entry = all.iter().find(|q| q.device == device && q.handle == handle && q.role == role);
@@ -319,7 +324,7 @@ fn counters_move_with_the_traffic() {
     // multicast report or two.
     let accounted = c.packets + c.backlog_packets + c.drops;
     assert!((50..=54).contains(&accounted), "{c:?}");
-    assert_eq!(of_process(std::process::id()).unwrap(), here().unwrap());
+    assert_eq!(shapes(&of_process(std::process::id()).unwrap()), shapes(&here().unwrap()));
 }
 
 #[test]
