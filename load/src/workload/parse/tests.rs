@@ -28,7 +28,7 @@ fn probing_patterns_are_rows_of_trains() {
         ("pattern = \"pairs\"\ntrain = 5", "two datagrams"),
         ("rate = \"1k/s\"\ntrain = 5", "belongs to `pattern`"),
         ("pattern = \"pairs\"\nburst = 5", "both"),
-        ("pattern = \"trains\"\ntrain = 0", "0 datagrams"),
+        ("pattern = \"trains\"\ntrain = 0", "above 0"),
     ] {
         let e = schedule(lines).unwrap_err().to_string();
         assert!(e.contains(why), "{lines}: {e}");
