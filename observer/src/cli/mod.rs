@@ -9,6 +9,7 @@ pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod exit;
 pub(crate) mod observe;
+pub(crate) mod paths;
 pub(crate) mod run;
 
 const EXAMPLES: &str = "\
@@ -48,6 +49,9 @@ pub(crate) enum Command {
     /// Runs a workload file as `load run` does, with the observer attached:
     /// objectives on components are judged, and a missed one names its culprit
     Run(run::RunArgs),
+    /// Measures the capacity of paths, and how two of them compare, by the
+    /// trains that `load send --pattern` sends meanwhile
+    Paths(paths::PathsArgs),
 }
 
 /// Options of an observation.
@@ -78,6 +82,11 @@ pub(crate) struct ObserveArgs {
     /// Where the stamp begins in the UDP payload, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1024))]
     stamp_offset: u32,
+    /// Two devices that together are a shaper, whatever is between them: what
+    /// enters the first and leaves the second waits in it. Each as DEV or
+    /// NETNS/DEV; may be given several times
+    #[arg(long = "pair", value_name = "ENTRY:EXIT")]
+    pub(crate) pairs: Vec<String>,
     /// Stop after this long and print the report (units: ms, s, m, h)
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
