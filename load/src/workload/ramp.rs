@@ -60,6 +60,9 @@ pub struct RampReport {
     pub steps: Vec<RampStep>,
 }
 
+/// A step during which the host itself stood still is made at most so often.
+const NOISY_TRIES: usize = 3;
+
 /// Least share of the offered rate that must be delivered for no limiter to
 /// be suspected.
 const DELIVERED: f64 = 0.99;
@@ -104,15 +107,23 @@ fn why_not(o: &Outcome) -> Option<RampStop> {
 pub(super) fn climb(w: &Workload, ramp: Ramp, runner: &mut Runner<'_>) -> Result<Outcome, RunError> {
     let stop = runner.stop;
     let mut steps: Vec<RampStep> = Vec::new();
-    let mut attempt =
-        |rate: f64, steps: &mut Vec<RampStep>| -> Result<(Outcome, Option<RampStop>), RunError> {
+    let mut attempt = |rate: f64,
+                       steps: &mut Vec<RampStep>|
+     -> Result<(Outcome, Option<RampStop>), RunError> {
+        let mut tries = 0;
+        loop {
             // What one step leaves in queues must not become the next one's tail.
             settle(stop);
             let o = runner.once(&w.at_rate(rate, ramp.step_for))?;
             let why = why_not(&o);
             steps.push(RampStep { rate, stop: why, delivered_per_s: o.delivered_per_s, verdict: o.verdict });
-            Ok((o, why))
-        };
+            tries += 1;
+            // A host that stood still says nothing about the rate.
+            if why != Some(RampStop::HostNoise) || tries == NOISY_TRIES {
+                return Ok((o, why));
+            }
+        }
+    };
     let (mut good, mut bad): (Option<f64>, Option<f64>) = (None, None);
     let mut rate = ramp.start;
     let mut reason = RampStop::MaxRate;
