@@ -178,8 +178,8 @@ pub(crate) struct LoadArgs {
     /// CPUs for the threads, the driver's Sender first (0,1).
     #[arg(long, value_delimiter = ',', value_name = "CPUS")]
     pin: Vec<usize>,
-    /// Run id in the stamps. Default: random.
-    #[arg(long, value_name = "ID")]
+    /// Run id in the stamps, decimal or 0x… Default: random.
+    #[arg(long, value_parser = units::run_id, value_name = "ID")]
     run_id: Option<u32>,
 }
 
@@ -283,16 +283,16 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) from: Option<SocketAddr>,
     /// Follow only this run.
-    #[arg(long, conflicts_with = "control", value_name = "ID")]
+    #[arg(long, conflicts_with = "control", value_parser = units::run_id, value_name = "ID")]
     pub(crate) run_id: Option<u32>,
     /// Stop after this many different datagrams.
-    #[arg(long, conflicts_with = "control", value_parser = units::count, value_name = "N")]
+    #[arg(long, conflicts_with = "control", value_parser = some_count, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Stop after this long.
-    #[arg(long, conflicts_with = "control", value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, conflicts_with = "control", value_parser = some_time, value_name = "TIME")]
     pub(crate) duration: Option<Duration>,
     /// Stop when nothing came for this long, once something has.
-    #[arg(long, conflicts_with = "control", value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, conflicts_with = "control", value_parser = some_time, value_name = "TIME")]
     pub(crate) until_idle: Option<Duration>,
     /// The system call that reads.
     #[arg(long, value_enum, default_value_t)]
@@ -485,6 +485,22 @@ fn two(text: &str, names: &str) -> Result<(Duration, Duration), String> {
     let (a, b) = text.split_once(':').ok_or(format!("write {names}, two durations and a colon"))?;
     let one = |t| units::duration(t).map_err(|e| e.to_string());
     Ok((one(a)?, one(b)?))
+}
+
+fn some_count(text: &str) -> Result<u64, String> {
+    match units::count(text) {
+        Ok(0) => Err("0 is nothing to wait for; leave it out to run until stopped".into()),
+        other => other.map_err(|e| e.to_string()),
+    }
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    match units::duration(text) {
+        Ok(d) if d.is_zero() => {
+            Err("no time is nothing to wait for; leave it out to run until stopped".into())
+        }
+        other => other.map_err(|e| e.to_string()),
+    }
 }
 
 fn on_off(text: &str) -> Result<(Duration, Duration), String> {

@@ -77,7 +77,7 @@ pub(crate) struct ObserveArgs {
     #[arg(long, value_name = "IP")]
     addr: Option<IpAddr>,
     /// Only runs with this id, decimal or 0x…; may be given several times
-    #[arg(long = "run", value_name = "ID", value_parser = run_id)]
+    #[arg(long = "run", value_name = "ID", value_parser = load::units::run_id)]
     runs: Vec<u32>,
     /// Where the stamp begins in the UDP payload, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1024))]
@@ -116,17 +116,6 @@ impl ObserveArgs {
             cgroup: self.cgroup.clone(),
             addr: self.addr,
         }
-    }
-}
-
-fn run_id(text: &str) -> Result<u32, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u32::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    match parsed {
-        Ok(0) | Err(_) => Err("a run id is a number from 1 to 4294967295, decimal or 0x…".to_owned()),
-        Ok(id) => Ok(id),
     }
 }
 
