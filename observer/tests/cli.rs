@@ -72,6 +72,28 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 #[test]
+fn pairs_and_paths_that_cannot_be_are_refused() {
+    let refused_with = |args: &[&str]| refused(&observer(args));
+    let (code, error) = refused_with(&["--pair", "lo"]);
+    assert!(code == 3 && error.contains("ENTRY:EXIT"), "{code} {error}");
+    let (code, error) = refused_with(&["--pair", "lo:nosuchdevice"]);
+    assert!(code == 4 && error.contains("nosuchdevice"), "{code} {error}");
+    let (code, error) = refused_with(&["paths", "--netns", "nowhere"]);
+    assert!(code == 4 && error.contains("nowhere"), "{code} {error}");
+    assert_eq!(observer(&["paths", "--duration", "0s"]).status.code(), Some(3));
+}
+
+/// Watches a port that nobody uses: nothing to measure by is no success.
+#[test]
+fn without_trains_paths_is_invalid_and_says_what_would_help() {
+    needs_root!();
+    let output = observer(&["paths", "--port", "9", "--duration", "200ms"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert!(text.contains("load send --pattern trains"), "{text}");
+}
+
+#[test]
 fn bad_usage_is_exit_3() {
     for args in [&["--port", "0"][..], &["--duration", "5"], &["--nonsense"], &["demo", "--scenario", "x"]] {
         let output = observer(args);

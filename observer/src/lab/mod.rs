@@ -33,6 +33,7 @@ pub mod deschedule;
 mod error;
 pub mod fan_in;
 pub mod forward;
+pub mod htb;
 pub mod netns;
 pub mod priority;
 mod qdisc;
@@ -42,6 +43,7 @@ mod udp;
 
 pub use error::LabError;
 use forward::{ForwardConfig, Forwarder};
+use htb::Htb;
 pub use netns::Namespace;
 pub use qdisc::{Qdisc, QdiscOptions, Tbf, show_here as qdiscs_here};
 pub use udp::UdpCounters;
@@ -69,6 +71,8 @@ const IPV6: &str = "/proc/sys/net/ipv6";
 pub struct LabConfig {
     /// A token bucket at the sender's way out.
     pub shaper: Option<Tbf>,
+    /// A class of htb there instead.
+    pub htb: Option<Htb>,
     /// The sender's address is on a bridge and the way out is a port of it,
     /// so that a datagram makes two hops on the sending host; the shaper is
     /// on the second.
@@ -155,6 +159,10 @@ impl Lab {
     /// [`LabError::Permission`] without the privileges; otherwise what `ip` or
     /// `tc` refused. Whatever had been built is gone again.
     pub fn build(config: &LabConfig) -> Result<Self, LabError> {
+        if config.shaper.is_some() && config.htb.is_some() {
+            let what = "both a tbf and an htb at the sender's way out; give one".into();
+            return Err(LabError::Config { what });
+        }
         let way_out = if config.bridge { BRIDGE } else { LINK };
         let ipv6 = Path::new(IPV6).exists();
         let sender = Host {
@@ -193,6 +201,9 @@ impl Lab {
         if let Some(shaper) = &config.shaper {
             lab.shape(shaper)?;
         }
+        if let Some(htb) = &config.htb {
+            lab.shape_htb(htb)?;
+        }
         Ok(lab)
     }
 
@@ -214,6 +225,15 @@ impl Lab {
     /// [`LabError::Tool`] with the reason `tc` gives.
     pub fn shape(&self, shaper: &Tbf) -> Result<(), LabError> {
         shaper.install(&self.sender.namespace, LINK)
+    }
+
+    /// As [`Lab::shape`], with a class of htb.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Tool`] with the reason `tc` gives.
+    pub fn shape_htb(&self, htb: &Htb) -> Result<(), LabError> {
+        htb.install(&self.sender.namespace)
     }
 
     /// The qdisc at the sender's way out, as `tc` sees it now.

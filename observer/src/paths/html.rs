@@ -12,7 +12,7 @@ const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:56rem;margin:2rem auto;padding:0 1rem;color:#1c2230}\
 h1{font-size:1.4rem}h2{font-size:1.05rem;margin-top:2.2rem}\
 table{border-collapse:collapse}td{padding:.15rem 1.2rem .15rem 0;vertical-align:top}td:first-child{color:#667}\
-svg{display:block;margin:.8rem 0;max-width:100%}rect{fill:#3b6ea5}text{font-size:11px;fill:#556}";
+svg{display:block;margin:.8rem 0;max-width:100%}rect{fill:#3b6ea5}line{stroke:#c2452d;stroke-dasharray:3 3}text{font-size:11px;fill:#556}";
 
 /// Size of a picture, and its margins: left, and below.
 const WIDTH: f64 = 720.0;
@@ -66,7 +66,8 @@ fn of_path(out: &mut String, path: &PathReport) {
     );
     // On the scale on which the bins are equally wide.
     let bars = c.histogram.iter().map(|b| (b.from_bit_s.ln(), b.to_bit_s.ln(), b.pairs));
-    picture(out, "pairs of neighbours by their rate", bars.collect(), |x| bits(x.exp()));
+    let mark = Some(c.rate_bit_s.ln());
+    picture(out, "pairs of neighbours by their rate", bars.collect(), mark, |x| bits(x.exp()));
 }
 
 fn of_ratio(out: &mut String, r: &Ratio) {
@@ -85,7 +86,8 @@ fn of_ratio(out: &mut String, r: &Ratio) {
         ],
     );
     let bars = r.histogram.iter().map(|s| (s.asnd as f64 - 0.4, s.asnd as f64 + 0.4, s.count));
-    picture(out, "arrival sequence number differences of the slow path", bars.collect(), |x| {
+    let mark = Some(r.mean_asnd);
+    picture(out, "arrival sequence number differences of the slow path", bars.collect(), mark, |x| {
         format!("{x:.0}")
     });
 }
@@ -98,8 +100,15 @@ fn table(out: &mut String, rows: &[(&str, String)]) {
     out.push_str("</table>\n");
 }
 
-/// Bars from x to x, with a count each; three labels on the x axis.
-fn picture(out: &mut String, what: &str, bars: Vec<(f64, f64, u64)>, label: impl Fn(f64) -> String) {
+/// Bars from x to x, with a count each; three labels on the x axis; a dashed
+/// line at what was made of them.
+fn picture(
+    out: &mut String,
+    what: &str,
+    bars: Vec<(f64, f64, u64)>,
+    mark: Option<f64>,
+    label: impl Fn(f64) -> String,
+) {
     let (Some(from), Some(to), Some(most)) = (
         bars.iter().map(|b| b.0).reduce(f64::min),
         bars.iter().map(|b| b.1).reduce(f64::max),
@@ -125,6 +134,10 @@ fn picture(out: &mut String, what: &str, bars: Vec<(f64, f64, u64)>, label: impl
             room - height,
             ((b - a) * scale - 1.0).max(1.0),
         );
+    }
+    if let Some(at) = mark.filter(|at| (from..=to).contains(at)) {
+        let x = LEFT + (at - from) * scale;
+        let _ = write!(out, "<line x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{room:.0}\"/>");
     }
     for (at, anchor) in [(from, "start"), (f64::midpoint(from, to), "middle"), (to, "end")] {
         let x = LEFT + (at - from) * scale;
