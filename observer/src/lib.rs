@@ -19,6 +19,7 @@ pub mod host;
 pub mod kernel;
 pub mod lab;
 pub mod metrics;
+pub mod model;
 pub mod pipeline;
 pub mod report;
 pub mod session;
