@@ -162,7 +162,7 @@ fn device(name: &str, namespace: Option<&fs::File>, place: Option<&str>) -> Resu
     })
 }
 
-fn interface_index(name: &str) -> Option<u32> {
+pub(crate) fn interface_index(name: &str) -> Option<u32> {
     let socket =
         rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None).ok()?;
     rustix::net::netdevice::name_to_index(socket, name).ok().filter(|index| *index != 0)

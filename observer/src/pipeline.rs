@@ -7,7 +7,10 @@
 
 use std::sync::Arc;
 
-use crate::correlate::{Correlator, Outcome};
+use observer_ebpf::abi::{JourneyRecord, flow_id};
+
+use crate::correlate::pair::Pairs;
+use crate::correlate::{Correlator, Outcome, stream};
 use crate::metrics::counts::{self, RecordsSeen, Totals};
 use crate::metrics::{FlowMetrics, Slowest, Window};
 use crate::report::build::{Ingredients, report};
@@ -19,6 +22,7 @@ use crate::source::{Batch, Progress, Source, SourceError, SourceMeta, Tables};
 #[derive(Debug)]
 pub struct Pipeline {
     meta: SourceMeta,
+    pairs: Pairs,
     correlator: Correlator,
     interval: Window,
     whole: Window,
@@ -27,8 +31,11 @@ pub struct Pipeline {
     seen: RecordsSeen,
     tables: Tables,
     last_counts: Counts,
+    stolen_ns: u64,
     interval_from_ns: u64,
     snapshots: u64,
+    measure_from_ns: i64,
+    left_out: RecordsSeen,
 }
 
 impl Pipeline {
@@ -37,6 +44,7 @@ impl Pipeline {
         let start_ns = meta.start_ns;
         Self {
             meta,
+            pairs: Pairs::default(),
             correlator: Correlator::default(),
             interval: Window::default(),
             whole: Window::default(),
@@ -45,9 +53,23 @@ impl Pipeline {
             seen: RecordsSeen::default(),
             tables: Tables::empty(start_ns),
             last_counts: Counts::default(),
+            stolen_ns: 0,
             interval_from_ns: start_ns,
             snapshots: 0,
+            measure_from_ns: i64::MIN,
+            left_out: RecordsSeen::default(),
         }
+    }
+
+    /// Names devices that are, two by two, the ends of a shaper.
+    pub fn pairs(&mut self, pairs: Pairs) {
+        self.pairs = pairs;
+    }
+
+    /// Leaves datagrams offered before `from_ns` (a warm-up) out of every
+    /// distribution from now on. They stay in the counts.
+    pub fn measure_from(&mut self, from_ns: i64) {
+        self.measure_from_ns = from_ns;
     }
 
     /// Takes in what a poll yielded.
@@ -55,7 +77,15 @@ impl Pipeline {
         self.correlator.control(batch);
         self.seen.malformed = self.seen.malformed.saturating_add(batch.malformed);
         for record in &batch.journeys {
-            let journey = self.correlator.journey(record);
+            let journey = self.correlator.journey(&self.paired(record));
+            if record.offer_ns < self.measure_from_ns {
+                match journey.outcome {
+                    Outcome::Delivered => self.left_out.delivered += 1,
+                    Outcome::Dropped => self.left_out.dropped += 1,
+                    Outcome::Unresolved => {}
+                }
+                continue;
+            }
             self.interval.record(&journey);
             if journey.outcome == Outcome::Delivered {
                 self.flows.record(journey.flow, &journey.stages);
@@ -64,6 +94,15 @@ impl Pipeline {
                 }
             }
         }
+    }
+
+    /// The record as it is with the named pairs.
+    fn paired(&self, record: &JourneyRecord) -> JourneyRecord {
+        if self.pairs.is_empty() {
+            return *record;
+        }
+        let (sender, receiver) = self.correlator.flows.namespaces(flow_id(record.run, stream(record)));
+        self.pairs.resolve(*record, sender, receiver)
     }
 
     /// Takes in the tables read at an interval. A caller that reads them less
@@ -104,9 +143,12 @@ impl Pipeline {
     }
 
     fn close(&mut self, kind: Kind, now_ns: u64) -> Arc<Snapshot> {
+        let stolen_ns = self.tables.host.stolen_ns.unwrap_or(self.stolen_ns);
+        self.interval.stalls.close(stolen_ns.saturating_sub(self.stolen_ns));
+        self.stolen_ns = stolen_ns;
         self.whole.merge(&self.interval);
-        self.seen.delivered = self.whole.delivered;
-        self.seen.dropped = self.whole.dropped;
+        self.seen.delivered = self.whole.delivered + self.left_out.delivered;
+        self.seen.dropped = self.whole.dropped + self.left_out.dropped;
         let totals = Totals::of(&self.tables, &self.meta, self.seen, kind == Kind::Final);
         let recent = counts::since(&totals.counts, &self.last_counts);
 

@@ -10,12 +10,14 @@ pub(crate) mod diagnostics;
 pub(crate) mod exit;
 pub(crate) mod model;
 pub(crate) mod observe;
+pub(crate) mod run;
 
 const EXAMPLES: &str = "\
 Examples:
   sudo observer                              watch every stamped datagram on this host
   sudo observer --port 9000 --duration 30s   one port, for half a minute
   sudo observer --netns blue --json          one namespace, a JSON report per second
+  sudo observer run FILE                     a workload file of `load`, judged by component
   sudo observer demo                         four scenarios with a known culprit
 
 Exit codes:
@@ -47,6 +49,9 @@ pub(crate) enum Command {
     /// Computes how long a burst waits, and how to pace it
     #[command(subcommand)]
     Model(model::ModelCommand),
+    /// Runs a workload file as `load run` does, with the observer attached:
+    /// objectives on components are judged, and a missed one names its culprit
+    Run(run::RunArgs),
 }
 
 /// Options of an observation.

@@ -5,6 +5,7 @@
 //! per record, with the components the points allow.
 
 pub mod flows;
+pub mod pair;
 pub mod stages;
 pub mod waits;
 
