@@ -14,6 +14,7 @@ pub mod correlate;
 pub mod culprit;
 pub mod decode;
 pub mod demo;
+pub mod diagnose;
 pub mod filter;
 pub mod host;
 pub mod kernel;
