@@ -65,8 +65,8 @@ fn set_up(name: &str, seed: u64) -> Chain {
             Chain { stalls, ..quiet(even(12_000, between(2e3, 10e3))) }
         }
         "generator overload" => {
-            let asked = between(50e3, 500e3);
-            Chain { generator_per_s: asked * between(0.4, 0.9), ..quiet(even(150_000, asked)) }
+            let asked = between(20e3, 150e3);
+            Chain { generator_per_s: asked * between(0.4, 0.9), ..quiet(even(40_000, asked)) }
         }
         "clean" => quiet(even(31_000, between(500.0, 1_000.0))),
         other => panic!("no set-up {other:?}"),

@@ -182,7 +182,7 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
         .filter_map(|(place, check)| {
             let finding = (check.make)(seen)?;
             let to_blame = check.blames.is_some() && check.blames == culprit;
-            Some((rank(check, to_blame, seen, place), finding))
+            Some((rank(check, finding.level, to_blame, seen, place), finding))
         })
         .collect();
     made.sort_by(|a, b| b.1.level.cmp(&a.1.level).then(a.0.cmp(&b.0)));
@@ -192,10 +192,10 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
 /// Smaller comes first: a sender that stood still or a generator that fell
 /// behind of itself explains what else there is to see; then what blames the
 /// culprit; then the rest in their order.
-fn rank(check: &Check, to_blame: bool, seen: &Seen<'_>, place: usize) -> usize {
+fn rank(check: &Check, level: Level, to_blame: bool, seen: &Seen<'_>, place: usize) -> usize {
     let first = match check.name {
         "sender-stall" => true,
-        "generator-kept-up" => checks::generator::explained(seen).is_none(),
+        "generator-kept-up" => level > Level::Passed && checks::generator::explained(seen).is_none(),
         _ => false,
     };
     match (first, to_blame) {

@@ -24,6 +24,9 @@ const POINTS: usize = 60;
 /// Share of the waiting from which on something is its cause.
 const CAUSE: f64 = 0.5;
 
+/// Late starts from which on a Sender is said to sleep.
+const LATE: usize = 5;
+
 /// What makes datagrams wait in front of the Sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -110,7 +113,8 @@ pub struct SenderQueue {
     pub bursts: u64,
     /// P of it; null if it was offered at one moment.
     pub dispatch_per_s: Option<f64>,
-    /// Θ, what the Sender takes to start: the 0.95 quantile of the first waits.
+    /// Θ, what the Sender takes to start: the 0.95 quantile of the first waits,
+    /// of those of 1 ms and more if there are five.
     pub start_latency_s: f64,
     /// T, the wait the advice is for.
     pub target_s: f64,
@@ -270,9 +274,21 @@ fn longest(senders: &[Sender<'_>]) -> u64 {
     senders.iter().flat_map(|s| &s.periods).map(|b| b.max_wait_ns).max().unwrap_or(0)
 }
 
-/// The 0.95 quantile of the first waits, s.
+/// Bursts that waited for the Sender to start, and for long enough to be
+/// worth naming.
+fn late_starts<'a>(senders: &'a [Sender<'_>]) -> impl Iterator<Item = &'a Busy> {
+    let all = senders.iter().flat_map(|s| &s.periods);
+    all.filter(|b| b.is_late_start() && b.first_wait_ns >= FLOOR_NS)
+}
+
+/// The 0.95 quantile of the first waits: of those worth naming if there are
+/// enough of them, s.
 fn start_latency(senders: &[Sender<'_>]) -> f64 {
-    let firsts = senders.iter().flat_map(|s| &s.periods).map(|b| seconds(b.first_wait_ns));
+    let firsts: Vec<f64> = if late_starts(senders).count() >= LATE {
+        late_starts(senders).map(|b| seconds(b.first_wait_ns)).collect()
+    } else {
+        senders.iter().flat_map(|s| &s.periods).map(|b| seconds(b.first_wait_ns)).collect()
+    };
     stats::quantile(&stats::sorted(firsts), 0.95).unwrap_or(0.0)
 }
 
@@ -296,12 +312,15 @@ impl Shares {
                     starved += s.sender_starved_ns as f64;
                 }
                 all += waited;
-                start += if b.is_late_start() { waited } else { 0.0 };
+                let late = b.is_late_start() && b.first_wait_ns >= FLOOR_NS;
+                start += if late { waited } else { 0.0 };
             }
         }
         if all == 0.0 {
             return Self::default();
         }
+        // One late start is an accident.
+        let start = if late_starts(senders).count() >= LATE { start } else { 0.0 };
         Self { blocked: blocked / all, starved: starved / all, start: start / all }
     }
 }

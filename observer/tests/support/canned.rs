@@ -109,8 +109,6 @@ impl Chain {
                 let (from, length) = (nanoseconds(ORIGIN + sent), nanoseconds(room - sent));
                 waits.push(synthetic::wait(WaitKind::SendBuffer, tid, from, length));
                 sent = room + 1e-6;
-                // One thread offers and sends.
-                generator = generator.max(sent);
             }
             sender = sent;
             let exit = shaper.pass(sent, f64::from(self.l2_bytes), &mut rng) + 0.5e-6;
@@ -151,8 +149,12 @@ impl Chain {
 /// `at`, or when the stall that holds then is over.
 fn after(at: f64, stalls: Option<(f64, f64)>) -> f64 {
     match stalls {
-        Some((every, lasts)) if at % every >= every - lasts => (at / every).floor() * every + every,
-        _ => at,
+        Some((every, lasts)) => {
+            // The end of a stall is not in it, whatever the last bit says.
+            let begun = (at / every + 1e-9).floor() * every;
+            if at - begun >= every - lasts { begun + every } else { at }
+        }
+        None => at,
     }
 }
 
