@@ -70,7 +70,7 @@ fn of_stream(mut samples: Vec<&Sample>) -> Option<Lag> {
     let intended = last.intended_ns - first.intended_ns;
     let offered = last.offer_ns.checked_sub(first.offer_ns).filter(|ns| *ns > 0)?;
     let scheduled = samples.iter().any(|s| s.offer_ns != s.intended_ns);
-    if samples.len() < NEEDED.0 || intended < NEEDED.1 || !scheduled {
+    if samples.len() < NEEDED.0 || intended.max(offered) < NEEDED.1 || intended == 0 || !scheduled {
         return None;
     }
     let lags = stats::sorted(samples.iter().map(|s| seconds(s.offer_ns - s.intended_ns)));
