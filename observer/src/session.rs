@@ -88,11 +88,13 @@ impl Session {
         let stopped = Arc::clone(&stop);
         let measure_from = Arc::new(AtomicI64::new(i64::MIN));
         let from = Arc::clone(&measure_from);
-        let reader = std::thread::Builder::new()
+        let mut reader = Reader::new(source, tap, from);
+        reader.pipeline.pairs(options.pairs.clone());
+        let thread = std::thread::Builder::new()
             .name("observer-reader".to_owned())
-            .spawn(move || Reader::new(source, tap, from).read(&stopped, interval, &publish))
+            .spawn(move || reader.read(&stopped, interval, &publish))
             .map_err(|e| SessionError::Reader(format!("could not be started: {e}")))?;
-        Ok(Self { stop, measure_from, reader: Some(reader), snapshots, meta })
+        Ok(Self { stop, measure_from, reader: Some(thread), snapshots, meta })
     }
 
     /// Leaves datagrams offered before `from_ns` (CLOCK_MONOTONIC) out of the

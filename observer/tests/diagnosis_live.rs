@@ -46,8 +46,7 @@ fn in_bursts(size: u64, every_ms: u64, count: u64, bytes: usize) -> Scenario {
 }
 
 fn shaped(mbit: u64, kib: u64, scenario: Scenario) -> Scenario {
-    let shaper =
-        Tbf { rate_bit_per_s: mbit * 1_000_000, burst_bytes: kib << 10, limit_bytes: 256_000_000 };
+    let shaper = Tbf { rate_bit_per_s: mbit * 1_000_000, burst_bytes: kib << 10, limit_bytes: 256_000_000 };
     Scenario { lab: LabConfig { shaper: Some(shaper), ..LabConfig::default() }, ..scenario }
 }
 
@@ -182,7 +181,11 @@ fn top(report: &Report) -> &str {
 
 /// Whether the host itself spoiled the run: then nothing can be asked of it.
 fn spoiled(report: &Report) -> bool {
-    report.culprit_name() == "host-noise" || report.findings.iter().any(|f| f.check == "host-was-quiet" && f.level > observer::report::Level::Passed)
+    report.culprit_name() == "host-noise"
+        || report
+            .findings
+            .iter()
+            .any(|f| f.check == "host-was-quiet" && f.level > observer::report::Level::Passed)
 }
 
 #[test]
@@ -199,13 +202,20 @@ fn each_cause_is_named_on_real_packets() {
         // On a machine whose CPUs are taken away the cause must still be told,
         // though something else may come first.
         let told = causes.contains(&top(report))
-            || spoiled(report) && (name == "clean" || report.findings.iter().any(|f| causes.contains(&f.check.as_str())));
+            || spoiled(report)
+                && (name == "clean" || report.findings.iter().any(|f| causes.contains(&f.check.as_str())));
         eprintln!("{name}: {}", top(report));
         if !told {
-            let all: Vec<_> = report.findings.iter().take(4).map(|f| format!("{}: {}", f.check, f.observed)).collect();
+            let all: Vec<_> =
+                report.findings.iter().take(4).map(|f| format!("{}: {}", f.check, f.observed)).collect();
             wrong.push(format!(
                 "{name}: {all:#?}\n{:?}\n{:?}\n{:?}",
-                report.sender_queue.as_ref().map(|q| (q.cause, q.start_share, q.bursts, q.measured_max_wait_s)),
+                report.sender_queue.as_ref().map(|q| (
+                    q.cause,
+                    q.start_share,
+                    q.bursts,
+                    q.measured_max_wait_s
+                )),
                 report.limiter,
                 report.receiver_queue
             ));
@@ -250,7 +260,9 @@ fn written(text: &str) {
 #[ignore = "minutes: cargo xtask bench limiter"]
 fn series_of_limiters() {
     needs_root!();
-    let mut text = String::from("# Limiters, measured\n\n`cargo xtask bench limiter`: tbf over veth, payload 1,200 B, offered at 1.3 times the rate; three runs each,\nthe third with two threads that burn the CPUs. Two-sided at the qdisc, and one-sided from send and receive times.\n\n| Mbit/s | KiB | run | kind | rate off | bucket off, B | tokens lost | one-sided rate off | b in its interval | holds |\n|---:|---:|---|---|---:|---:|---|---:|---|---|\n");
+    let mut text = String::from(
+        "# Limiters, measured\n\n`cargo xtask bench limiter`: tbf over veth, payload 1,200 B, offered at 1.3 times the rate; three runs each,\nthe third with two threads that burn the CPUs. Two-sided at the qdisc, and one-sided from send and receive times.\n\n| Mbit/s | KiB | run | kind | rate off | bucket off, B | tokens lost | one-sided rate off | b in its interval | holds |\n|---:|---:|---|---|---:|---:|---|---:|---|---|\n",
+    );
     let (mut held, mut all) = (0, 0);
     for mbit in [10, 50, 200] {
         for kib in [16, 64, 256] {
@@ -267,16 +279,19 @@ fn series_of_limiters() {
                 let within = (0.02 * has.burst_bytes as f64).max(L2);
                 let holds = l.kind == Kind::Tbf
                     && (l.tokens_lost.is_some()
-                        || rate.is_some_and(|r| r.abs() <= 0.005) && burst.is_some_and(|b| b.abs() <= within));
+                        || rate.is_some_and(|r| r.abs() <= 0.005)
+                            && burst.is_some_and(|b| b.abs() <= within));
                 (held, all) = (held + u32::from(holds), all + 1);
-                let percent = |x: Option<f64>| x.map_or_else(|| "—".to_owned(), |x| format!("{:+.3} %", x * 100.0));
+                let percent =
+                    |x: Option<f64>| x.map_or_else(|| "—".to_owned(), |x| format!("{:+.3} %", x * 100.0));
                 let _ = writeln!(
                     text,
                     "| {mbit} | {kib} | {run} | {} | {} | {} | {} | {} | {} | {} |",
                     l.kind.name(),
                     percent(rate),
                     burst.map_or_else(|| "—".to_owned(), |b| format!("{b:+.0}")),
-                    l.tokens_lost.map_or_else(|| "no".to_owned(), |t| format!("{:.1} %", t.lost_share * 100.0)),
+                    l.tokens_lost
+                        .map_or_else(|| "no".to_owned(), |t| format!("{:.1} %", t.lost_share * 100.0)),
                     percent(far),
                     inside.map_or("—", |i| if i { "yes" } else { "no" }),
                     if holds { "yes" } else { "no" }
@@ -299,7 +314,9 @@ fn series_of_limiters() {
 fn series_of_set_ups() {
     needs_root!();
     let rounds = std::env::var("SERIES_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(20);
-    let mut text = format!("# Ten set-ups with a known cause, live\n\n`cargo xtask bench diagnosis`: each set-up {rounds} times; how often the top finding named its cause.\n\n| set-up | finding | named | otherwise |\n|---|---|---:|---|\n");
+    let mut text = format!(
+        "# Ten set-ups with a known cause, live\n\n`cargo xtask bench diagnosis`: each set-up {rounds} times; how often the top finding named its cause.\n\n| set-up | finding | named | otherwise |\n|---|---|---:|---|\n"
+    );
     for (name, causes) in CAUSES {
         let (mut named, mut otherwise) = (0, Vec::new());
         for _ in 0..rounds {
@@ -311,7 +328,12 @@ fn series_of_set_ups() {
                 otherwise.push(found);
             }
         }
-        let _ = writeln!(text, "| {name} | {} | {named} of {rounds} | {} |", causes.join(", "), otherwise.join(", "));
+        let _ = writeln!(
+            text,
+            "| {name} | {} | {named} of {rounds} | {} |",
+            causes.join(", "),
+            otherwise.join(", ")
+        );
     }
     written(&text);
 }

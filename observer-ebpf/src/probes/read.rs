@@ -14,7 +14,7 @@ use observer_ebpf::{
 use super::{
     count::count,
     flow,
-    journey::{self, Holds},
+    journey::{self, Found},
     kernel::{self, Object},
     packet::{self, Packet},
     settings::constant,
@@ -126,24 +126,20 @@ fn consume_skb(ctx: BtfTracePointContext) -> i32 {
 
 #[inline(always)]
 fn delivered(stamp: &Stamp, sock: Object, bytes: u64, tid: u32, now: u64) {
-    let Some((slot, held)) = journey::locate(stamp) else {
-        return;
-    };
-    match held {
-        Holds::Live => {}
-        Holds::Done => {
+    let slot = match journey::find(stamp) {
+        Found::Live(slot) => slot,
+        Found::Done => {
             match flow::find(stamp.run, stamp.stream()) {
                 Some((flow, _)) => flow::add(flow, flow::Count::Duplicated),
                 None => count(Counter::ForeignReceived),
             }
             return;
         }
-        Holds::Other => {
-            if !claim_remote(slot, stamp, sock, now) {
-                return;
-            }
-        }
-    }
+        Found::Absent => match claim_remote(stamp, sock, now) {
+            Some(slot) => slot,
+            None => return,
+        },
+    };
     let Some((flow, _)) = flow::find(stamp.run, stamp.stream()) else {
         count(Counter::ForeignReceived);
         return;
@@ -177,25 +173,24 @@ fn read(slot: journey::Slot, flow: *mut FlowSlot, bytes: u64, tid: u32, now: u64
     slot.emit(RecordKind::Delivered, flow);
 }
 
-/// A datagram that no hook on this host has seen before. True once it has a
-/// slot, because its run is followed from the receiving end.
+/// A datagram that no hook on this host has seen before gets an entry if its
+/// run is followed from the receiving end.
 #[inline(always)]
-fn claim_remote(slot: journey::Slot, stamp: &Stamp, sock: Object, now: u64) -> bool {
+fn claim_remote(stamp: &Stamp, sock: Object, now: u64) -> Option<journey::Slot> {
     let Some((flow, _)) = flow::of_remote(stamp) else {
         count(Counter::ForeignReceived);
         flow::consider_remote(stamp, sock, now);
-        return false;
+        return None;
     };
     flow::note_offered(flow, stamp);
-    let Some(claimed) = slot.claim(stamp) else {
+    let Some(claimed) = journey::claim(stamp) else {
         flow::add(flow, flow::Count::Unclaimed);
-        return false;
+        return None;
     };
     // SAFETY: a claimed entry; an element of the flow table.
     unsafe {
         (*claimed.journey()).flags = flag::RX_ONLY;
         (*claimed.journey()).run_index = (*flow).run_index as u16;
     }
-    claimed.publish();
-    true
+    Some(claimed.publish())
 }

@@ -8,7 +8,8 @@ use std::{
 };
 
 use observer::{
-    filter::FilterError,
+    correlate::pair::Pairs,
+    filter::{self, FilterError},
     kernel::attach::{AttachOptions, NamedRun},
     report::{Level, Report},
     session::{Session, SessionError},
@@ -43,6 +44,7 @@ impl ObserveError {
     /// The process's exit code.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Filter(FilterError::Pair { .. }) => exit::USAGE,
             Self::Filter(_) => exit::NO_TARGET,
             Self::Session(e) => exit::of_error(e),
             Self::Signal(_) | Self::Output(_) => exit::INVALID,
@@ -73,6 +75,7 @@ pub(crate) fn run(args: &ObserveArgs) -> Result<ExitCode, ObserveError> {
     };
     options.settings.stamp_offset = args.stamp_offset;
     args.filter().apply(&mut options.settings)?;
+    options.pairs = Pairs::new(args.pairs.iter().map(|p| filter::pair(p)).collect::<Result<_, _>>()?);
     if args.verbose > 0 {
         options.log = Some(if args.verbose > 1 { log::Level::Debug } else { log::Level::Info });
         super::diagnostics::to_stderr();

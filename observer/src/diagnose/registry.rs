@@ -157,6 +157,12 @@ pub const ALL: &[Check] = &[
         checks::drops::receiver_kept_up,
     ),
     check("dropped-on-the-way", "drops for any other reason warn", None, checks::drops::dropped_on_the_way),
+    check(
+        "offered-on-time",
+        "stamps carry a schedule: a send lag of 1 ms and more at p99 warns",
+        None,
+        checks::generator::offered_on_time,
+    ),
     check("datagrams-seen", "final: nothing followed is invalid", None, checks::counts::datagrams_seen),
     check(
         "counts-reconcile",

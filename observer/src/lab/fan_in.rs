@@ -54,6 +54,7 @@ impl FanIn {
                 tool::ip(host, &["address", "add", &own, "dev", device])?;
             }
             for (host, device, end) in ends {
+                tool::wait_until_up(host, device)?;
                 let (other, at) = (3 - end, ["nud", "permanent", "dev", device]);
                 let to = [address(i, other).to_string(), mac(i, other)];
                 tool::ip(host, &[&["neighbour", "replace", &to[0], "lladdr", &to[1]], &at[..]].concat())?;

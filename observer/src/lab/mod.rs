@@ -124,6 +124,7 @@ impl Host {
         self.ip(&[&["neighbour", "add", &peer.v4.to_string()], &known[..], &dev[..]].concat())?;
         if let (Some(own), Some(peer)) = (self.v6, peer.v6) {
             self.ip(&[&["address", "add", &format!("{own}/64"), "nodad"], &dev[..]].concat())?;
+            tool::wait_until_local(&self.namespace, own)?;
             self.ip(&[&["neighbour", "add", &peer.to_string()], &known[..], &dev[..]].concat())?;
         }
         Ok(())
@@ -180,6 +181,11 @@ impl Lab {
             host.ip(&["link", "set", "dev", "lo", "up"])?;
             for device in [LINK, host.device] {
                 host.up(device)?;
+            }
+        }
+        for host in [&lab.sender, &lab.receiver] {
+            for device in [LINK, host.device] {
+                tool::wait_until_up(&host.namespace, device)?;
             }
         }
         lab.sender.address_and_neighbour(&lab.receiver)?;

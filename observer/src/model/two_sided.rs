@@ -267,11 +267,8 @@ impl Work<'_> {
             rate_interval: Some(Interval::around(8.0 * rate, 8.0 * 1.96 * se)),
             ..found(Kind::Unknown, String::new())
         };
-        if variation(&rates).is_some_and(|v| v > UNSTEADY) {
-            let why = "the queue did not empty at a steady rate".to_owned();
-            return Estimate { why, rate_bit_s: None, rate_interval: None, ..found };
-        }
-        self.by_gaps(rate, fresh, found)
+        let steady = variation(&rates).is_none_or(|v| v <= UNSTEADY);
+        self.by_gaps(rate, steady, fresh, found)
     }
 
     fn nothing(&self, kind: Kind, why: String) -> Estimate {
@@ -318,10 +315,14 @@ impl Work<'_> {
         rates
     }
 
-    fn by_gaps(&self, rate: f64, fresh: bool, mut found: Estimate) -> Estimate {
+    fn by_gaps(&self, rate: f64, steady: bool, fresh: bool, mut found: Estimate) -> Estimate {
         let scale = (8.0 * self.mean_bytes / rate).max(1e-3);
         let gaps = self.gaps(scale);
         found.gap_share = gaps.share;
+        if gaps.share < SMOOTH && !steady {
+            let why = "the queue did not empty at a steady rate".to_owned();
+            return Estimate { why, rate_bit_s: None, rate_interval: None, ..found };
+        }
         if gaps.share < SMOOTH {
             return self.token_bucket(rate, fresh, found, "the output is smooth");
         }
@@ -356,6 +357,7 @@ impl Work<'_> {
             return self.overflowing(quantum, &gaps, found);
         }
         found.why = "gaps in the output, neither regular nor followed by their bytes".to_owned();
+        (found.rate_bit_s, found.rate_interval) = (None, None);
         found
     }
 

@@ -28,6 +28,9 @@ use crate::report::FlowKey;
 /// Gaps between the slow path's datagrams that are needed.
 const LEAST_GAPS: u64 = 10;
 
+/// Pairs of trains looked at: a trace of ordinary bursts may have millions.
+const MOST_ROUNDS: usize = 10_000;
+
 /// How often an ASND was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Seen {
@@ -133,26 +136,75 @@ impl Sum {
 }
 
 /// For every two trains that were under way at the same time: the arrivals of
-/// both, in order, in the later half of that time. True: of `a`.
+/// both, in order, in the later half of that time. True: of `a`. No more than
+/// [`MOST_ROUNDS`], the earliest.
 fn met(a: &[Train], b: &[Train]) -> Vec<Vec<(bool, Arrival)>> {
-    let mut rounds = Vec::new();
-    for x in a {
-        for y in b {
-            let (x_span, y_span) = (x.span(), y.span());
-            let (from, to) = (x_span.0.max(y_span.0), x_span.1.min(y_span.1));
-            if from >= to {
-                continue;
-            }
-            let from = from + (to - from) / 2;
-            let of = |train: &Train, first| {
-                let during = |arrival: &&Arrival| (from..=to).contains(&arrival.rx_ns);
-                train.arrivals.iter().filter(during).map(move |arrival| (first, *arrival)).collect::<Vec<_>>()
-            };
-            let mut both = of(x, true);
-            both.extend(of(y, false));
-            both.sort_by_key(|(_, arrival)| arrival.rx_ns);
-            rounds.push(both);
+    let (a, b) = (by_start(a), by_start(b));
+    // The latest end so far: where to begin looking.
+    let ends: Vec<u64> = b
+        .iter()
+        .scan(0, |latest: &mut u64, (_, end, _)| {
+            *latest = (*latest).max(*end);
+            Some(*latest)
+        })
+        .collect();
+    let pairs = a.iter().flat_map(|(start, end, train)| {
+        let first = ends.partition_point(|latest| latest < start);
+        let during = b.iter().skip(first).take_while(move |(other, ..)| other <= end);
+        during.filter_map(move |(other_start, other_end, other)| {
+            let (from, to) = (*start.max(other_start), *end.min(other_end));
+            (from < to).then(|| later_half(train, other, from, to))
+        })
+    });
+    pairs.take(MOST_ROUNDS).collect()
+}
+
+/// Trains with their first and last arrival, by the first.
+fn by_start(trains: &[Train]) -> Vec<(u64, u64, &Train)> {
+    let mut spans: Vec<(u64, u64, &Train)> = trains
+        .iter()
+        .map(|train| {
+            let (first, last) = train.span();
+            (first, last, train)
+        })
+        .collect();
+    spans.sort_by_key(|(first, ..)| *first);
+    spans
+}
+
+fn later_half(a: &Train, b: &Train, from: u64, to: u64) -> Vec<(bool, Arrival)> {
+    let from = from + (to - from) / 2;
+    let mut both: Vec<(bool, Arrival)> = [(true, a), (false, b)]
+        .into_iter()
+        .flat_map(|(first, train)| train.arrivals.iter().map(move |arrival| (first, *arrival)))
+        .filter(|(_, arrival)| (from..=to).contains(&arrival.rx_ns))
+        .collect();
+    both.sort_by_key(|(_, arrival)| arrival.rx_ns);
+    both
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn train(first: u64, last: u64) -> Train {
+        let arrival = |seq, rx_ns| Arrival { seq, intended_ns: 0, rx_ns, l2_bytes: 100, payload_bytes: 58 };
+        Train { arrivals: vec![arrival(0, first), arrival(1, last)] }
+    }
+
+    proptest! {
+        /// The quick way finds what trying all finds.
+        #[test]
+        fn every_meeting_is_found(
+            a in proptest::collection::vec((0_u64..200, 0_u64..60), 0..20),
+            b in proptest::collection::vec((0_u64..200, 0_u64..60), 0..20),
+        ) {
+            let trains = |of: &[(u64, u64)]| of.iter().map(|(at, length)| train(*at, at + length)).collect::<Vec<_>>();
+            let (a, b) = (trains(&a), trains(&b));
+            let all = a.iter().flat_map(|x| b.iter().map(move |y| (x.span(), y.span())));
+            let meet = all.filter(|(x, y)| x.0.max(y.0) < x.1.min(y.1)).count();
+            prop_assert_eq!(met(&a, &b).len(), meet);
         }
     }
-    rounds
 }

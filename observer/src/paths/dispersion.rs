@@ -11,11 +11,12 @@
 //!    over the time of their later half (the earlier one may have been let
 //!    through by a full token bucket);
 //! 2. the modes of the pair rates, on a logarithmic scale;
-//! 3. modes below the train rate are other traffic's and are rejected; of the
-//!    others the one with most pairs for its width wins;
-//! 4. if the winner and the train rate agree, nothing came between, and the
-//!    train rate, in which the timers' jitter averages out, is the better
-//!    figure of the two. Otherwise it is the mode.
+//! 3. if a fifth of the pairs or more are in a mode that agrees with the train
+//!    rate, nothing came between, and the train rate, in which the timers'
+//!    jitter averages out, is the better figure of the two (faster modes are
+//!    then what a token bucket let through, or compression);
+//! 4. otherwise modes below the train rate are other traffic's and are
+//!    rejected, and of the others the one with most pairs for its width wins.
 
 use serde::{Deserialize, Serialize};
 
@@ -37,9 +38,11 @@ const LEAST_SHARE: f64 = 0.05;
 /// A mode this far below the train rate is still above it: both are measured.
 const SLACK: f64 = 0.10;
 /// Mode and train rate agree within this, on the logarithmic scale.
-const AGREE: f64 = 0.25;
+const AGREE: f64 = 0.15;
+/// Share of the pairs that a mode has if it is to confirm the train rate.
+const CONFIRMS: f64 = 0.2;
 /// Widths below this are equal: time stamps are not better.
-const LEAST_WIDTH: f64 = 0.005;
+const LEAST_WIDTH: f64 = 0.02;
 /// Bins of the histogram per factor of e: 5 % each.
 const BINS: f64 = 20.0;
 
@@ -47,7 +50,8 @@ const BINS: f64 = 20.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
-    /// The rate of long trains, which agrees with a mode of the pairs.
+    /// The rate of long trains, which a mode of the pairs agrees with, or in
+    /// want of a mode.
     Train,
     /// A mode of the pairs.
     Mode,
@@ -109,19 +113,21 @@ pub fn capacity(trains: &[Train]) -> Option<Capacity> {
     rates.sort_by(f64::total_cmp);
     let train = median(&rates);
     let modes = modes(&logs);
+    let agrees = |m: &Mode, train: f64| {
+        (m.rate_bit_s / train).ln().abs() < AGREE && m.pairs as f64 >= CONFIRMS * logs.len() as f64
+    };
     let merit = |m: &&Mode| m.pairs as f64 / m.width.max(LEAST_WIDTH);
-    let chosen = modes
-        .iter()
-        .filter(|m| train.is_none_or(|t| m.rate_bit_s >= t * (1.0 - SLACK)))
-        .max_by(|a, b| merit(a).total_cmp(&merit(b)));
-    let (rate_bit_s, method) = match (chosen, train) {
-        (Some(mode), Some(train)) if (mode.rate_bit_s / train).ln().abs() > AGREE => {
-            (mode.rate_bit_s, Method::Mode)
+    let (rate_bit_s, method) = match train {
+        Some(train) if modes.iter().any(|m| agrees(m, train)) => (train, Method::Train),
+        _ => {
+            let above = modes.iter().filter(|m| train.is_none_or(|t| m.rate_bit_s >= t * (1.0 - SLACK)));
+            match (above.max_by(|a, b| merit(a).total_cmp(&merit(b))), train) {
+                (Some(mode), _) => (mode.rate_bit_s, Method::Mode),
+                (None, Some(train)) => (train, Method::Train),
+                // Scattered without a mode, and no long train to go by.
+                (None, None) => return None,
+            }
         }
-        (_, Some(train)) => (train, Method::Train),
-        (Some(mode), None) => (mode.rate_bit_s, Method::Mode),
-        // Scattered without a mode, and no long train to go by.
-        (None, None) => return None,
     };
     Some(Capacity {
         rate_bit_s,

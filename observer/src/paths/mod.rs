@@ -29,6 +29,7 @@ use crate::report::FlowKey;
 
 pub mod asnd;
 pub mod dispersion;
+pub mod gather;
 pub mod html;
 pub mod peak;
 pub mod text;
@@ -41,6 +42,7 @@ mod tests;
 
 pub use asnd::Ratio;
 pub use dispersion::{Capacity, Mode};
+pub use gather::Gatherer;
 use train::Train;
 
 /// The schema of [`Report`].

@@ -105,6 +105,26 @@ fn without_trains_nothing_is_said() {
 }
 
 #[test]
+fn reports_match_their_schema() {
+    let schema: serde_json::Value =
+        serde_json::from_str(include_str!("../../../docs/paths.schema.json")).unwrap();
+    let validator = jsonschema::validator_for(&schema).unwrap();
+    let clean = two(Path::new(1, 1e7), Path::new(2, 1e6), 7, 1);
+    assert!(clean.paths[0].capacity.as_ref().unwrap().interval_bit_s.is_some() && !clean.ratios.is_empty());
+    let mut nulls = clean.clone();
+    nulls.paths[0].capacity = None;
+    for report in [clean, nulls, analyse([], key)] {
+        let value = serde_json::to_value(&report).unwrap();
+        let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+        assert_eq!(errors, Vec::<String>::new());
+        assert_eq!(serde_json::from_value::<Report>(value).unwrap(), report);
+    }
+    let mut wrong = serde_json::to_value(two(Path::new(1, 1e7), Path::new(2, 1e6), 1, 1)).unwrap();
+    wrong["paths"][0]["capacity"]["rate_bit_s"] = "fast".into();
+    assert!(!validator.is_valid(&wrong));
+}
+
+#[test]
 fn what_did_not_arrive_costs_and_does_not_count() {
     let mut records = probe(Path { train: 30, ..Path::new(1, 2.5e7) }, 4, 3);
     let all = records.len() as u64;

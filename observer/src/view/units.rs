@@ -56,7 +56,12 @@ pub fn bit_rate(bit_s: f64) -> String {
         r if r >= 999.95 => (r / 1e3, "kbit/s"),
         r => (r, "bit/s"),
     };
-    let decimals = decimals(value) + 1;
+    let decimals = match value {
+        v if v >= 999.95 => 0,
+        v if v >= 99.995 => 1,
+        v if v >= 9.9995 => 2,
+        _ => 3,
+    };
     format!("{value:.decimals$} {unit}")
 }
 

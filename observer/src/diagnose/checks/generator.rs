@@ -7,8 +7,8 @@
 //! then the check names what it is and leaves the rest to the others.
 
 use super::{Seen, cause, figures, finding};
-use crate::diagnose::entry;
 use crate::diagnose::evidence::{Sample, Stretch};
+use crate::diagnose::{FLOOR_NS, entry};
 use crate::model::{nanoseconds, seconds, stats, theil_sen};
 use crate::report::{Finding, Level};
 use crate::view::units::{duration, percent};
@@ -85,6 +85,32 @@ fn of_stream(mut samples: Vec<&Sample>) -> Option<Lag> {
         p99_ns: nanoseconds(stats::quantile(&lags, 0.99)?),
         max_ns: nanoseconds(*lags.last()?),
         interval_ns: intended / (samples.len() as u64 - 1),
+    })
+}
+
+/// The send lag of all that was delivered, by its p99; absent with too few
+/// datagrams for one.
+pub(crate) fn offered_on_time(seen: &Seen<'_>) -> Option<Finding> {
+    let lag = &seen.report.send_lag.as_ref()?.distribution;
+    let p99 = lag.p99_ns?;
+    let max = lag.max_ns.map_or_else(|| "—".to_owned(), duration);
+    let observed = format!("send lag p99 {}, largest {max}", duration(p99));
+    let evidence =
+        [("send_lag_p99_ns", Some(p99 as f64)), ("send_lag_max_ns", lag.max_ns.map(|ns| ns as f64))];
+    if p99 < FLOOR_NS {
+        let means = "the application offered when it meant to";
+        let passed = finding("offered-on-time", Level::Passed, observed, means, String::new());
+        return Some(Finding { evidence: figures(&evidence), ..passed });
+    }
+    Some(Finding {
+        detail: "measured from the intended time, latency is longer by the send lag".to_owned(),
+        ..cause(
+            "offered-on-time",
+            observed,
+            "datagrams were offered later than their schedule wanted: that wait is in no component",
+            "the application or the generator was late, stopped, or blocked in a send call before",
+            &evidence,
+        )
     })
 }
 

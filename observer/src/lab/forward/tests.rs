@@ -108,6 +108,7 @@ fn credit_comes_a_quantum_per_period() {
         assert!(whole.len() >= 3, "{groups:?}");
         let period = median(whole.windows(2).map(|w| w[1].0 - w[0].0).collect());
         let packets = median(whole.iter().map(|g| g.1).collect());
+        eprintln!("{bit_per_s} bit/s: {period} ns, {} bytes a time, {account:?}", packets * l2);
         assert!(period.abs_diff(50_000_000) < 4_000_000, "{period} ns, {account:?}");
         assert!((packets * l2).abs_diff(config.quantum_bytes) <= l2, "{packets} packets, {account:?}");
         assert!(account.waits + 1 >= groups.len() as u64, "{account:?} {groups:?}");
