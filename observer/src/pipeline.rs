@@ -11,6 +11,8 @@ use observer_ebpf::abi::{JourneyRecord, flow_id};
 
 use crate::correlate::pair::Pairs;
 use crate::correlate::{Correlator, Outcome, stream};
+use crate::diagnose::configured::Configuration;
+use crate::diagnose::{Diagnosis, Diagnostician};
 use crate::metrics::counts::{self, RecordsSeen, Totals};
 use crate::metrics::{FlowMetrics, Slowest, Window};
 use crate::report::build::{Ingredients, report};
@@ -28,6 +30,7 @@ pub struct Pipeline {
     whole: Window,
     flows: FlowMetrics,
     slowest: Slowest,
+    diagnostician: Diagnostician,
     seen: RecordsSeen,
     tables: Tables,
     last_counts: Counts,
@@ -50,6 +53,7 @@ impl Pipeline {
             whole: Window::default(),
             flows: FlowMetrics::default(),
             slowest: Slowest::default(),
+            diagnostician: Diagnostician::default(),
             seen: RecordsSeen::default(),
             tables: Tables::empty(start_ns),
             last_counts: Counts::default(),
@@ -63,7 +67,16 @@ impl Pipeline {
 
     /// Names devices that are, two by two, the ends of a shaper.
     pub fn pairs(&mut self, pairs: Pairs) {
+        if !pairs.is_empty() {
+            self.diagnostician.with_pairs();
+        }
         self.pairs = pairs;
+    }
+
+    /// Where to learn what is configured on the way, so that it can be
+    /// compared with what is measured.
+    pub fn configured_by(&mut self, configuration: Configuration) {
+        self.diagnostician.configured_by(configuration);
     }
 
     /// Leaves datagrams offered before `from_ns` (a warm-up) out of every
@@ -75,6 +88,9 @@ impl Pipeline {
     /// Takes in what a poll yielded.
     pub fn batch(&mut self, batch: &Batch) {
         self.correlator.control(batch);
+        if !batch.flows.is_empty() {
+            self.diagnostician.look(&self.correlator.flows);
+        }
         self.seen.malformed = self.seen.malformed.saturating_add(batch.malformed);
         for record in &batch.journeys {
             let journey = self.correlator.journey(&self.paired(record));
@@ -84,8 +100,10 @@ impl Pipeline {
                     Outcome::Dropped => self.left_out.dropped += 1,
                     Outcome::Unresolved => {}
                 }
+                self.diagnostician.joined_late();
                 continue;
             }
+            self.diagnostician.push(&journey);
             self.interval.record(&journey);
             if journey.outcome == Outcome::Delivered {
                 self.flows.record(journey.flow, &journey.stages);
@@ -152,10 +170,14 @@ impl Pipeline {
         let totals = Totals::of(&self.tables, &self.meta, self.seen, kind == Kind::Final);
         let recent = counts::since(&totals.counts, &self.last_counts);
 
+        let steal = self.tables.host.steal_ratio;
+        let diagnosis =
+            self.diagnostician.diagnose(&self.correlator.flows, &self.meta, steal, kind == Kind::Final);
+
         let span = (self.interval_from_ns, now_ns);
-        let interval = self.report(Kind::Interval, span, &self.interval, recent, &totals);
-        let total =
-            self.report(kind, (self.meta.start_ns, now_ns), &self.whole, totals.counts.clone(), &totals);
+        let interval = self.report(Kind::Interval, span, &self.interval, recent, &totals, &diagnosis);
+        let span = (self.meta.start_ns, now_ns);
+        let total = self.report(kind, span, &self.whole, totals.counts.clone(), &totals, &diagnosis);
 
         self.last_counts = totals.counts;
         self.interval_from_ns = now_ns;
@@ -179,6 +201,7 @@ impl Pipeline {
         window: &Window,
         counts: Counts,
         totals: &Totals,
+        diagnosis: &Diagnosis,
     ) -> Report {
         report(Ingredients {
             kind,
@@ -191,6 +214,7 @@ impl Pipeline {
             flows: &self.flows,
             book: &self.correlator.flows,
             waits: self.correlator.waits.totals(),
+            diagnosis,
         })
     }
 }

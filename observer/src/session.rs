@@ -19,6 +19,7 @@ use observer_ebpf::abi::{Detail, FlowSlot};
 use tokio::sync::watch;
 
 use crate::{
+    diagnose::configured::Configuration,
     host::monotonic_ns,
     kernel::{
         KernelError,
@@ -149,7 +150,8 @@ struct Reader {
 
 impl Reader {
     fn new(source: RingSource, tap: Tap, measure_from: Arc<AtomicI64>) -> Self {
-        let pipeline = Pipeline::new(source.meta().clone());
+        let mut pipeline = Pipeline::new(source.meta().clone());
+        pipeline.configured_by(Configuration::live());
         Self { source, pipeline, batch: Batch::default(), tap, measure_from }
     }
 

@@ -8,6 +8,7 @@ use observer::filter::Filter;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod exit;
+pub(crate) mod model;
 pub(crate) mod observe;
 pub(crate) mod paths;
 pub(crate) mod run;
@@ -46,6 +47,9 @@ pub(crate) enum Command {
     /// Plays four scenarios with a known culprit in network namespaces of its
     /// own, and says whether it was found
     Demo(observer::demo::cli::DemoArgs),
+    /// Computes how long a burst waits, and how to pace it
+    #[command(subcommand)]
+    Model(model::ModelCommand),
     /// Runs a workload file as `load run` does, with the observer attached:
     /// objectives on components are judged, and a missed one names its culprit
     Run(run::RunArgs),

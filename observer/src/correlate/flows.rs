@@ -60,6 +60,16 @@ impl FlowBook {
         self.flows.get(&id).map_or((None, None), |f| (of(&f.sender), of(&f.receiver)))
     }
 
+    /// The sending ends known: their namespace, thread and process. One of each
+    /// namespace and process.
+    pub fn senders(&self) -> Vec<(u32, Option<u32>, Option<u32>)> {
+        let ends = self.flows.values().filter_map(|f| f.sender.as_ref());
+        let mut senders: Vec<_> = ends.map(|e| (e.netns, e.tid, e.pid)).collect();
+        senders.sort_unstable();
+        senders.dedup_by_key(|s| (s.0, s.2));
+        senders
+    }
+
     /// What is known of a flow; run and stream at least.
     pub fn key(&self, id: u64) -> FlowKey {
         self.flows.get(&id).cloned().unwrap_or_else(|| {

@@ -253,6 +253,8 @@ mod tests {
             observed: "4,740 datagrams did not fit".into(),
             means: String::new(),
             detail: String::new(),
+            advice: String::new(),
+            evidence: BTreeMap::new(),
         };
         report.findings.push(finding(Level::Passed, "counts-reconcile"));
         report.findings.push(finding(Level::Warning, "receiver-kept-up"));

@@ -2,12 +2,13 @@
 
 use super::{
     ComponentReport, Components, Counts, Distribution, FlowReport, Hook, Host, Kind, OtherFlows, Report,
-    SCHEMA, SendLag, Waits, findings,
+    SCHEMA, SendLag, Waits,
 };
 use crate::component::{Component, Part};
 use crate::correlate::FlowBook;
 use crate::correlate::stages::TOTAL;
 use crate::culprit;
+use crate::diagnose::{Diagnosis, checks::Seen, registry};
 use crate::metrics::counts::Totals;
 use crate::metrics::flows::SHOWN;
 use crate::metrics::{FlowMetrics, Window};
@@ -37,6 +38,8 @@ pub struct Ingredients<'a> {
     pub book: &'a FlowBook,
     /// Waits since the start.
     pub waits: Waits,
+    /// What was found about the queues.
+    pub diagnosis: &'a Diagnosis,
 }
 
 /// Makes the report.
@@ -70,11 +73,12 @@ pub fn report(of: Ingredients<'_>) -> Report {
         waits: of.waits,
         hooks: hooks(of.meta, &of.tables.programs),
         host,
-        sender_queue: None,
-        limiter: None,
+        sender_queue: of.diagnosis.sender_queue.clone(),
+        limiter: of.diagnosis.limiter.clone(),
+        receiver_queue: of.diagnosis.receiver_queue.clone(),
     };
-    report.findings = findings::all(&report, &findings::Evidence::of(of.window, of.totals));
-    report.verdict = findings::verdict(&report.findings);
+    report.findings = registry::findings(&Seen::new(&report, of.diagnosis, of.window, of.totals));
+    report.verdict = registry::verdict(&report.findings);
     report
 }
 

@@ -9,13 +9,15 @@
 //! What is not known is `None` (JSON null), never 0.
 
 pub mod build;
-pub mod findings;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::component::Component;
+use crate::diagnose::limiter::Limiter;
+use crate::diagnose::receiver::ReceiverQueue;
+use crate::diagnose::sender::SenderQueue;
 
 /// Name and version of the schema.
 pub const SCHEMA: &str = "observer-report/1";
@@ -60,10 +62,15 @@ pub struct Report {
     pub hooks: Vec<Hook>,
     /// The observed host.
     pub host: Host,
-    /// The sender-queue model; null until there is one.
-    pub sender_queue: Option<serde_json::Value>,
-    /// The rate limiter found; null until there is one.
-    pub limiter: Option<serde_json::Value>,
+    /// The Sender whose datagrams waited longest; null while too little left
+    /// this host.
+    pub sender_queue: Option<SenderQueue>,
+    /// The limiter that held most back, or what was found in its place; null
+    /// while nothing was on the way.
+    pub limiter: Option<Limiter>,
+    /// The socket that lost most or was read latest; null while nothing
+    /// arrived.
+    pub receiver_queue: Option<ReceiverQueue>,
 }
 
 impl Report {
@@ -155,7 +162,7 @@ impl Level {
 }
 
 /// One check and its outcome.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// Name of the check: `observer-complete`, `counts-reconcile`, …
     pub check: String,
@@ -165,8 +172,14 @@ pub struct Finding {
     pub observed: String,
     /// What that means for the reader of the figures.
     pub means: String,
-    /// Causes, bounds, advice; may be empty.
+    /// Causes and bounds; may be empty.
     pub detail: String,
+    /// What to do about it, with the numbers; may be empty.
+    #[serde(default)]
+    pub advice: String,
+    /// The figures it rests on, by name and unit.
+    #[serde(default)]
+    pub evidence: BTreeMap<String, f64>,
 }
 
 /// Who is to blame for the tail.

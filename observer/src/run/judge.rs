@@ -9,7 +9,7 @@ use super::accounts::{Account, reconcile};
 use super::seen::quantile_of;
 use crate::component::{Component, Part};
 use crate::culprit::{FLOOR_NS, speaks_for};
-use crate::report::findings::{STEAL_INVALID, STEAL_WARNING};
+use crate::diagnose::checks::host::{STEAL_INVALID, STEAL_WARNING};
 use crate::report::{Blame, Counts, Distribution, Level, Report};
 use crate::view::units::{count, duration, duration_or_dash, percent};
 

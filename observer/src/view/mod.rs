@@ -2,5 +2,6 @@
 //! snapshot and returns text; it holds no state and prints nothing itself.
 
 pub mod json;
+pub mod model;
 pub mod text;
 pub mod units;

@@ -48,6 +48,34 @@ pub fn percent(share: f64) -> String {
     format!("{percent:.decimals$} %")
 }
 
+/// A rate of a link: `99.98 Mbit/s`, four significant digits.
+pub fn bit_rate(bit_s: f64) -> String {
+    let (value, unit) = match bit_s {
+        r if r >= 999.95e6 => (r / 1e9, "Gbit/s"),
+        r if r >= 999.95e3 => (r / 1e6, "Mbit/s"),
+        r if r >= 999.95 => (r / 1e3, "kbit/s"),
+        r => (r, "bit/s"),
+    };
+    let decimals = match value {
+        v if v >= 999.95 => 0,
+        v if v >= 99.995 => 1,
+        v if v >= 9.9995 => 2,
+        _ => 3,
+    };
+    format!("{value:.decimals$} {unit}")
+}
+
+/// A size: `812 B`, `32.1 kB`, `4.19 MB`; powers of ten.
+pub fn bytes(bytes: f64) -> String {
+    let (value, unit) = match bytes {
+        b if b >= 999.5e6 => (b / 1e9, "GB"),
+        b if b >= 999.5e3 => (b / 1e6, "MB"),
+        b if b >= 999.5 => (b / 1e3, "kB"),
+        b => return format!("{b:.0} B"),
+    };
+    format!("{value:.*} {unit}", decimals(value))
+}
+
 /// A rate per second: `187 k/s`, `50.0 k/s`, `812 /s`.
 pub fn rate(per_second: f64) -> String {
     let (value, unit) = match per_second {
@@ -112,6 +140,15 @@ mod tests {
             [0.0, 0.92, 0.003, 0.0004, 0.000_000_1, -0.000_000_1, -0.02, 0.0996].map(percent),
             ["0 %", "92 %", "0.3 %", "0.04 %", "<0.01 %", "0 %", "-2.0 %", "10 %"]
         );
+    }
+
+    #[test]
+    fn link_rates_and_sizes() {
+        assert_eq!(
+            [99_980_000.0, 1e9, 9_600.0, 12.0].map(bit_rate),
+            ["99.98 Mbit/s", "1.000 Gbit/s", "9.600 kbit/s", "12.00 bit/s"]
+        );
+        assert_eq!([812.0, 32_100.0, 4_194_304.0].map(bytes), ["812 B", "32.1 kB", "4.19 MB"]);
     }
 
     proptest! {

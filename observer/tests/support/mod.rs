@@ -5,6 +5,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub(crate) mod canned;
 pub(crate) mod journey;
 pub(crate) mod observed;
 

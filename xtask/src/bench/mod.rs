@@ -15,6 +15,7 @@
 //! | [`absurd`] | what each says when asked for what it cannot do |
 //! | [`stats`] | medians, and quantiles with enough samples only |
 //! | [`report`] | Markdown |
+//! | [`series`] | `bench limiter` and `bench diagnosis`: series of live tests |
 
 mod absurd;
 mod lab;
@@ -23,6 +24,7 @@ mod lateness;
 mod pair;
 mod record;
 mod report;
+mod series;
 mod stats;
 mod throughput;
 mod tool;
@@ -47,6 +49,10 @@ const QUIET: f64 = 0.05;
 pub(crate) enum Bench {
     /// `load` beside iperf3, sockperf and nuttcp (needs root; a quarter of an hour)
     Load(LoadOptions),
+    /// Limiters of known rate and bucket, measured (needs root; some five minutes)
+    Limiter(series::SeriesOptions),
+    /// Set-ups with a known cause, diagnosed again and again (needs root; ten minutes)
+    Diagnosis(series::SeriesOptions),
 }
 
 /// Options of `bench load`.
@@ -87,8 +93,12 @@ pub(crate) struct Interrupted;
 ///
 /// If something needed is missing, a tool does not work, or it is interrupted.
 pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
-    let Bench::Load(options) = bench;
-    match load(options) {
+    let done = match bench {
+        Bench::Load(options) => load(options),
+        Bench::Limiter(options) => series::play("series_of_limiters", "limiter", options),
+        Bench::Diagnosis(options) => series::play("series_of_set_ups", "diagnosis", options),
+    };
+    match done {
         Err(error) if error.is::<Interrupted>() => {
             eprintln!("{error}");
             Ok(ExitCode::from(INVALID))

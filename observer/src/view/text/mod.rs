@@ -3,6 +3,7 @@
 //!
 //! Whether to colour is the caller's decision (a terminal, no NO_COLOR).
 
+mod diagnosis;
 pub mod paint;
 pub mod table;
 
@@ -54,6 +55,7 @@ pub fn report(report: &Report, colour: bool) -> String {
     out += &ends(&report.counts, paint);
     out += &culprit(report, paint);
     out += &tails(&report.tail, paint);
+    out += &diagnosis::section(report, paint);
     out += &runs(report, paint);
     out += &flows(&report.flows, report.other_flows.as_ref(), paint);
     out += &behind(report, paint);
@@ -363,6 +365,9 @@ fn one_finding(finding: &Finding, paint: Paint) -> String {
     if !finding.detail.is_empty() {
         let detail = wrap(LABEL, &finding.detail);
         out += &format!("{:<LABEL$}{}\n", "", paint.faint(detail));
+    }
+    if !finding.advice.is_empty() {
+        out += &format!("{:<LABEL$}{}\n", "", wrap(LABEL + 2, &format!("→ {}", finding.advice)));
     }
     out
 }
