@@ -9,6 +9,7 @@
 //!
 //! [`session`] ties the live ends together; `main.rs` is the command line.
 
+pub mod attach;
 pub mod component;
 pub mod correlate;
 pub mod culprit;
@@ -23,5 +24,8 @@ pub mod pipeline;
 pub mod report;
 pub mod session;
 pub mod snapshot;
+pub mod surroundings;
 pub mod source;
+pub mod timeline;
+pub mod tui;
 pub mod view;

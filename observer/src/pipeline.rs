@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use crate::correlate::{Correlator, Outcome};
 use crate::metrics::counts::{self, RecordsSeen, Totals};
-use crate::metrics::{FlowMetrics, Slowest, Window};
+use crate::metrics::{FlowMetrics, SendCalls, Slowest, Window};
 use crate::report::build::{Ingredients, report};
 use crate::report::{Counts, Kind, Report};
 use crate::snapshot::Snapshot;
 use crate::source::{Batch, Progress, Source, SourceError, SourceMeta, Tables};
+use crate::timeline::{Moment, Timeline};
 
 /// From records to snapshots.
 #[derive(Debug)]
@@ -24,11 +25,22 @@ pub struct Pipeline {
     whole: Window,
     flows: FlowMetrics,
     slowest: Slowest,
+    sending: SendCalls,
+    timeline: Timeline,
+    marked: Option<Marked>,
     seen: RecordsSeen,
     tables: Tables,
     last_counts: Counts,
     interval_from_ns: u64,
     snapshots: u64,
+}
+
+/// What has been measured since somebody asked to start over.
+#[derive(Debug)]
+struct Marked {
+    from_ns: u64,
+    window: Window,
+    counts: Counts,
 }
 
 impl Pipeline {
@@ -42,6 +54,9 @@ impl Pipeline {
             whole: Window::default(),
             flows: FlowMetrics::default(),
             slowest: Slowest::default(),
+            sending: SendCalls::default(),
+            timeline: Timeline::default(),
+            marked: None,
             seen: RecordsSeen::default(),
             tables: Tables::empty(start_ns),
             last_counts: Counts::default(),
@@ -57,6 +72,9 @@ impl Pipeline {
         for record in &batch.journeys {
             let journey = self.correlator.journey(record);
             self.interval.record(&journey);
+            if record.syscall_ns != 0 {
+                self.sending.record(record.batch_pos);
+            }
             if journey.outcome == Outcome::Delivered {
                 self.flows.record(journey.flow, &journey.stages);
                 if journey.stages.is_complete() {
@@ -70,6 +88,16 @@ impl Pipeline {
     /// often sees counts move less often, nothing else.
     pub fn tables(&mut self, tables: Tables) {
         self.tables = tables;
+    }
+
+    /// Starts over, beside what goes on: from the end of the last interval on,
+    /// snapshots have a [`marked`](Snapshot::marked) report as well.
+    pub fn mark(&mut self) {
+        self.marked = Some(Marked {
+            from_ns: self.interval_from_ns,
+            window: Window::default(),
+            counts: self.last_counts.clone(),
+        });
     }
 
     /// Closes the interval at `now_ns`.
@@ -105,6 +133,9 @@ impl Pipeline {
 
     fn close(&mut self, kind: Kind, now_ns: u64) -> Arc<Snapshot> {
         self.whole.merge(&self.interval);
+        if let Some(marked) = &mut self.marked {
+            marked.window.merge(&self.interval);
+        }
         self.seen.delivered = self.whole.delivered;
         self.seen.dropped = self.whole.dropped;
         let totals = Totals::of(&self.tables, &self.meta, self.seen, kind == Kind::Final);
@@ -114,6 +145,12 @@ impl Pipeline {
         let interval = self.report(Kind::Interval, span, &self.interval, recent, &totals);
         let total =
             self.report(kind, (self.meta.start_ns, now_ns), &self.whole, totals.counts.clone(), &totals);
+
+        let marked = self.marked.as_ref().map(|m| {
+            let counts = counts::since(&totals.counts, &m.counts);
+            Arc::new(self.report(Kind::Interval, (m.from_ns, now_ns), &m.window, counts, &totals))
+        });
+        self.timeline.push(Arc::new(Moment::of(self.snapshots, &interval, &self.interval.total)));
 
         self.last_counts = totals.counts;
         self.interval_from_ns = now_ns;
@@ -126,7 +163,10 @@ impl Pipeline {
             number,
             total: Arc::new(total),
             interval: Arc::new(interval),
+            marked,
             slowest: self.slowest.list(),
+            sending: self.sending,
+            timeline: self.timeline.list(),
         })
     }
 

@@ -53,12 +53,29 @@ pub enum SessionError {
     Reader(String),
 }
 
+/// Asks a running observation to start over, from any thread: see
+/// [`Snapshot::marked`].
+#[derive(Clone, Debug, Default)]
+pub struct Marker(Arc<AtomicBool>);
+
+impl Marker {
+    /// From the interval that runs now on.
+    pub fn mark(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn taken(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// A running observation. Dropping it detaches everything.
 pub struct Session {
     stop: Arc<AtomicBool>,
     reader: Option<JoinHandle<Result<Arc<Snapshot>, SessionError>>>,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     meta: SourceMeta,
+    marker: Marker,
 }
 
 impl Session {
@@ -84,16 +101,23 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let (publish, snapshots) = watch::channel(None);
         let stopped = Arc::clone(&stop);
+        let marker = Marker::default();
+        let marks = marker.clone();
         let reader = std::thread::Builder::new()
             .name("observer-reader".to_owned())
-            .spawn(move || Reader::new(source, tap).read(&stopped, interval, &publish))
+            .spawn(move || Reader::new(source, tap).read(&stopped, &marks, interval, &publish))
             .map_err(|e| SessionError::Reader(format!("could not be started: {e}")))?;
-        Ok(Self { stop, reader: Some(reader), snapshots, meta })
+        Ok(Self { stop, reader: Some(reader), snapshots, meta, marker })
     }
 
     /// A snapshot per interval; `None` until the first.
     pub fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
         self.snapshots.clone()
+    }
+
+    /// A handle to start over with.
+    pub fn marker(&self) -> Marker {
+        self.marker.clone()
     }
 
     /// What is known of the source.
@@ -143,6 +167,7 @@ impl Reader {
     fn read(
         mut self,
         stop: &AtomicBool,
+        marks: &Marker,
         interval: Duration,
         publish: &watch::Sender<Option<Arc<Snapshot>>>,
     ) -> Result<Arc<Snapshot>, SessionError> {
@@ -150,6 +175,9 @@ impl Reader {
         while !stop.load(Ordering::Relaxed) {
             self.source.wait(POLL);
             self.drain()?;
+            if marks.taken() {
+                self.pipeline.mark();
+            }
             let now = Instant::now();
             if now >= next {
                 // The tables first: what they count is then in the rings.

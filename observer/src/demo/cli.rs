@@ -25,6 +25,14 @@ pub struct DemoArgs {
     /// Print one line of JSON (`observer-demo/1`) when all is over.
     #[arg(long)]
     pub json: bool,
+
+    /// Show it full-screen while it is played, and print the results after.
+    #[arg(long)]
+    pub tui: bool,
+
+    /// How that looks.
+    #[command(flatten)]
+    pub screen: crate::tui::args::ScreenArgs,
 }
 
 impl DemoArgs {
