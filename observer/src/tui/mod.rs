@@ -23,6 +23,7 @@ pub mod screen;
 pub mod screens;
 pub mod standing;
 pub mod state;
+pub mod svg;
 pub mod terminal;
 pub mod theme;
 

@@ -80,7 +80,7 @@ fn tabs(width: u16, shown: Screen) -> Vec<(u16, String, Screen)> {
     let length = |labels: &[String]| labels.iter().map(|l| l.chars().count()).sum::<usize>();
     // The figures beside the tabs come first on a narrow terminal.
     let all = of(true);
-    let labels = if usize::from(width) >= length(&all) + 44 { all } else { of(false) };
+    let labels = if usize::from(width) >= length(&all) + 40 { all } else { of(false) };
     let mut at = 0;
     labels
         .into_iter()

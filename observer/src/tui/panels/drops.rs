@@ -79,8 +79,8 @@ fn since(view: &View<'_>, name: &str) -> Option<String> {
     // What the time line has forgotten may have come before.
     let least = if timeline.first().is_some_and(|m| m.number == first.number && m.number > 0) { "≥" } else { "" };
     Some(if last.to_ns >= now {
-        format!("since {least}{} ago", ago(first.from_ns))
+        format!("for {least}{}", ago(first.from_ns))
     } else {
-        format!("since {least}{} ago, last {} ago", ago(first.from_ns), ago(last.to_ns))
+        format!("began {least}{} ago, last {} ago", ago(first.from_ns), ago(last.to_ns))
     })
 }

@@ -9,7 +9,7 @@ use ratatui::text::Line;
 use crate::component::Component;
 use crate::report::{Distribution, Report};
 use crate::tui::draw::{View, lines, short, span, titled};
-use crate::view::units::{count, duration};
+use crate::view::units::{count, duration, percent};
 
 /// A column: its title and the value in it.
 pub type Column = (&'static str, fn(&Distribution) -> Option<u64>);
@@ -31,6 +31,8 @@ pub const COLUMNS: [Column; 5] = [
 const NAME: usize = 14;
 /// Columns of the count.
 const COUNT: usize = 12;
+/// Columns of the shares behind them, on a wide screen.
+const SHARES: usize = 29;
 /// Columns of a value: `99.9 µs*`.
 pub const VALUE: usize = 9;
 
@@ -53,25 +55,33 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         return;
     }
     let area = titled(frame, area, view.theme, &format!("quantiles, {}", view.span_title()));
-    let wide = area.height > 5;
+    let headed = area.height > 5;
+    let wide = usize::from(area.width) >= NAME + COUNT + COLUMNS.len() * VALUE + SHARES;
     let columns = fitting(area.width, NAME + COUNT);
     let mut rows = Vec::new();
-    if wide {
-        rows.push(head(&columns, view));
+    if headed {
+        rows.push(head(&columns, view, wide));
     }
     for component in Component::ALL {
         let name = format!("{} {}", view.theme.fill(component), component.title());
         let style = view.theme.component(component);
-        rows.push(line(view, &columns, &name, style, |r| &r.components.get(component).distribution));
+        let mut row = line(view, &columns, &name, style, |r| &r.components.get(component).distribution);
+        if wide {
+            row.push_span(span(shares(view, component), Style::new()));
+        }
+        rows.push(row);
     }
     rows.push(line(view, &columns, "  total", view.theme.heading(), |r| &r.components.total.distribution));
     lines(frame, area, rows);
 }
 
-fn head(columns: &[Column], view: &View<'_>) -> Line<'static> {
+fn head(columns: &[Column], view: &View<'_>, wide: bool) -> Line<'static> {
     let mut text = format!("{:<NAME$}{:>COUNT$}", "", "datagrams");
     for (name, _) in columns {
         text += &format!("{name:>VALUE$}");
+    }
+    if wide {
+        text += &format!("{:>9}{:>9}{:>11}", ">p99", ">p99.9", "not known");
     }
     Line::from(span(text, view.theme.faint()))
 }
@@ -97,6 +107,20 @@ pub fn cell(quoted: Option<(u64, bool)>) -> String {
         None => format!("{:>VALUE$}", "— "),
         Some((ns, whole)) => format!("{:>8}{}", duration(ns), if whole { '*' } else { ' ' }),
     }
+}
+
+/// What part of the time of the datagrams above p99 and p99.9 is this
+/// component's, and for how many datagrams it is not known.
+fn shares(view: &View<'_>, component: Component) -> String {
+    let of = |quantile: f64| {
+        let share = view.quoted(|r| {
+            let tail = r.tail.iter().find(|t| (t.quantile - quantile).abs() < 1e-9)?;
+            Some(tail.share.get(component))
+        });
+        share.map_or_else(|| "— ".to_owned(), |(s, whole)| percent(s) + if whole { "*" } else { " " })
+    };
+    let partial = view.state.spanned().map_or(0, |r| r.components.get(component).partial);
+    format!("{:>9}{:>9}{:>10}", of(0.99), of(0.999), short(partial))
 }
 
 /// The total in a row.

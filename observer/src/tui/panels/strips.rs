@@ -115,6 +115,8 @@ fn render(
         strips.iter().flat_map(|s| columns.iter().filter_map(|c| worst(s, c))).max().unwrap_or(1_000_000);
     let top = top(highest);
     let title = format!("time line: {what}, {}, 1 µs to {}, log", covered(&columns), duration(top));
+    // More than four rows a strip tell no more.
+    let area = Rect { height: area.height.min(most_rows(strips.len())), ..area };
     let inner = titled(frame, area, view.theme, &title);
     let drops = with_drops && usize::from(inner.height) > strips.len();
     let each = usize::from(inner.height).saturating_sub(usize::from(drops)) / strips.len().max(1);
@@ -166,6 +168,11 @@ fn paint(
         ]);
         frame.render_widget(line, row);
     }
+}
+
+/// Rows that so many strips can use, a title and the drops included.
+pub fn most_rows(strips: usize) -> u16 {
+    u16::try_from(strips * 4 + 2).unwrap_or(u16::MAX)
 }
 
 /// The next power of ten: the top of the scale.

@@ -8,10 +8,19 @@ use ratatui::text::{Line, Span};
 use crate::report::Blame;
 use crate::tui::draw::{View, lines, row, span, wrapped};
 use crate::tui::standing::{self, Standing};
-use crate::view::units::{count, duration, duration_or_dash, percent};
+use crate::view::units::{count, duration, percent};
 
 /// A silence this long is worth telling.
 const SILENT_NS: u64 = 1_500_000_000;
+
+/// Rows it can use at this width.
+pub fn rows(view: &View<'_>, width: u16) -> u16 {
+    let length = standing::judge(view.snapshot, view.state.since_ns())
+        .map_or(100, |s| s.culprit.cause.chars().count() + when(&s).chars().count());
+    // Lines break at words: some of each is lost.
+    let room = usize::from(width).saturating_sub(8).max(1);
+    u16::try_from(length.div_ceil(room) + 1).unwrap_or(u16::MAX)
+}
 
 /// Draws it; two rows at least.
 pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
@@ -39,7 +48,7 @@ fn headline(view: &View<'_>, standing: &Standing) -> Line<'static> {
     }
     let total = |d: fn(&crate::report::Distribution) -> Option<u64>| {
         let quoted = view.quoted(|r| d(&r.components.total.distribution));
-        duration_or_dash(quoted.map(|(ns, _)| ns))
+        quoted.map_or_else(|| "—".to_owned(), |(ns, whole)| duration(ns) + if whole { "*" } else { "" })
     };
     let text = format!(
         "  p99 {}  p99.9 {}  max {}",

@@ -63,13 +63,13 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
 
 /// Columns of the name.
 fn name_width(width: u16, wide: bool) -> usize {
-    usize::from(width).saturating_sub(if wide { 9 * 5 + 9 + 8 } else { 9 * 2 + 7 })
+    usize::from(width).saturating_sub(if wide { 9 * 6 + 14 } else { 9 * 2 + 7 })
 }
 
 fn heading(width: u16, wide: bool) -> String {
     let name = format!("{:<w$}", "flow", w = name_width(width, wide));
     if wide {
-        format!("{name}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}", "p50", "p99", "p99.9", "max", "read", "dropped", "worst")
+        format!("{name}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>14}", "p50", "p99", "p99.9", "max", "read", "dropped", "worst")
     } else {
         format!("{name}{:>9}{:>9}{:>7}", "p99", "max", "drops")
     }
@@ -82,14 +82,14 @@ fn line(flow: &FlowReport, width: u16, wide: bool) -> String {
     let ns = |ns: Option<u64>| format!("{:>9}", duration_or_dash(ns));
     if wide {
         format!(
-            "{name:<w$}{}{}{}{}{:>9}{:>9}{:>8}",
+            "{name:<w$}{}{}{}{}{:>9}{:>9}{:>14}",
             ns(total.p50_ns),
             ns(total.p99_ns),
             ns(total.p99_9_ns),
             ns(total.max_ns),
             short(flow.counts.delivered),
             short(flow.counts.dropped),
-            worst(flow).map_or("—", |c| &c.name()[..c.name().len().min(7)])
+            worst(flow).map_or("—", Component::title)
         )
     } else {
         format!("{name:<w$}{}{}{:>7}", ns(total.p99_ns), ns(total.max_ns), short(flow.counts.dropped))

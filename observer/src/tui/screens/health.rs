@@ -76,9 +76,9 @@ fn text(view: &View<'_>, report: &Report, width: u16) -> Vec<Line<'static>> {
 
 fn hooks(view: &View<'_>, report: &Report, width: u16) -> Vec<Line<'static>> {
     let wide = width >= 70;
-    let name = if wide { 34 } else { usize::from(width).saturating_sub(14 + 7) };
+    let name = if wide { 33 } else { usize::from(width).saturating_sub(14 + 7) };
     let head = if wide {
-        format!("{:<14}{:<34}{:<11}{:>7}{:>8}{:>6}", "point", "hook", "kind", "ns/call", "calls", "missed")
+        format!("{:<13}{:<33}{:<11}{:>7}{:>7}{:>7}", "point", "hook", "kind", "ns/call", "calls", "missed")
     } else {
         format!("{:<14}{:<name$}{:>7}", "point", "hook", "ns")
     };
@@ -90,7 +90,7 @@ fn hooks(view: &View<'_>, report: &Report, width: u16) -> Vec<Line<'static>> {
         let line = if wide {
             let calls = h.calls.map_or_else(|| "—".to_owned(), crate::tui::draw::short);
             format!(
-                "{:<14}{hook:<34}{:<11}{cost:>7}{calls:>8}{:>6}",
+                "{:<13}{hook:<33}{:<11}{cost:>7}{calls:>7}{:>7}",
                 h.point,
                 h.kind,
                 crate::tui::draw::short(h.missed)

@@ -9,7 +9,7 @@ use ratatui::text::Line;
 use super::first_shown;
 use crate::component::Component;
 use crate::correlate::Journey;
-use crate::tui::draw::{View, cells, lines, ratio, row, short, span, titled, wrapped};
+use crate::tui::draw::{View, cells, lines, ratio, row, span, titled, wrapped};
 use crate::view::units::duration;
 use observer_ebpf::stamp::SEQ_BITS;
 
@@ -52,7 +52,7 @@ fn sequence(journey: &Journey) -> u64 {
 
 fn waterfall(view: &View<'_>, width: u16, journey: &Journey, longest: u64, selected: bool) -> Line<'static> {
     let total = journey.stages.total.unwrap_or(0);
-    let label = format!("{:>8} {:>9}  ", short(sequence(journey)), duration(total));
+    let label = format!("{:>9} {:>8}  ", sequence(journey), duration(total));
     let label = span(label, if selected { view.theme.selected() } else { view.theme.heading() });
     let room = usize::from(width).saturating_sub(LABEL);
     let length = cells(room, ratio(total, longest.max(1)));

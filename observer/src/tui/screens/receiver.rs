@@ -15,7 +15,7 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         Want { least: 2, good: 6, most: parts::rows(Component::Receiver), rank: 0 },
         Want { least: 2, good: 3, most: sockets::rows(view, Side::Receiver), rank: 1 },
         Want { least: 1, good: 1, most: drops::rows(view), rank: 2 },
-        Want { least: 0, good: 5, most: 25, rank: 3 },
+        Want { least: 0, good: 5, most: strips::most_rows(4), rank: 3 },
     ];
     let areas = stack(area, &divide(area.height, &wants));
     parts::render(frame, areas[0], view, Component::Receiver);

@@ -23,7 +23,7 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         Want { least: 0, good: 2, most: model_rows, rank: 2 },
         Want { least: 0, good: batches + 1, most: batches + 1, rank: 3 },
         Want { least: 0, good: 3, most: sockets::rows(view, Side::Sender), rank: 4 },
-        Want { least: 0, good: 5, most: 17, rank: 5 },
+        Want { least: 0, good: 5, most: strips::most_rows(4), rank: 5 },
     ];
     let areas = stack(area, &divide(area.height, &wants));
     parts::render(frame, areas[0], view, Component::SenderQueue);

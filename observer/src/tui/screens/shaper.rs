@@ -23,7 +23,7 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         Want { least: 2, good: queue_rows.min(8), most: queue_rows, rank: 1 },
         Want { least: 2, good: 2, most: 2, rank: 2 },
         Want { least: 0, good: 2, most: model_rows, rank: 3 },
-        Want { least: 0, good: 5, most: 25, rank: 4 },
+        Want { least: 0, good: 5, most: strips::most_rows(4), rank: 4 },
     ];
     let areas = stack(area, &divide(area.height, &wants));
     parts::render(frame, areas[0], view, Component::Shaper);
