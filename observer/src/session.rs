@@ -9,7 +9,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -72,6 +72,7 @@ impl Marker {
 /// A running observation. Dropping it detaches everything.
 pub struct Session {
     stop: Arc<AtomicBool>,
+    measure_from: Arc<AtomicI64>,
     reader: Option<JoinHandle<Result<Arc<Snapshot>, SessionError>>>,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     meta: SourceMeta,
@@ -101,13 +102,23 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let (publish, snapshots) = watch::channel(None);
         let stopped = Arc::clone(&stop);
+        let measure_from = Arc::new(AtomicI64::new(i64::MIN));
+        let from = Arc::clone(&measure_from);
         let marker = Marker::default();
-        let marks = marker.clone();
-        let reader = std::thread::Builder::new()
+        let mut reader = Reader::new(source, tap, from);
+        reader.marker = marker.clone();
+        let thread = std::thread::Builder::new()
             .name("observer-reader".to_owned())
-            .spawn(move || Reader::new(source, tap).read(&stopped, &marks, interval, &publish))
+            .spawn(move || reader.read(&stopped, interval, &publish))
             .map_err(|e| SessionError::Reader(format!("could not be started: {e}")))?;
-        Ok(Self { stop, reader: Some(reader), snapshots, meta, marker })
+        Ok(Self { stop, measure_from, reader: Some(thread), snapshots, meta, marker })
+    }
+
+    /// Leaves datagrams offered before `from_ns` (CLOCK_MONOTONIC) out of the
+    /// distributions; they stay in the counts. To be called before the first
+    /// of them is sent.
+    pub fn measure_from(&self, from_ns: i64) {
+        self.measure_from.store(from_ns, Ordering::Relaxed);
     }
 
     /// A snapshot per interval; `None` until the first.
@@ -156,18 +167,19 @@ struct Reader {
     pipeline: Pipeline,
     batch: Batch,
     tap: Tap,
+    measure_from: Arc<AtomicI64>,
+    marker: Marker,
 }
 
 impl Reader {
-    fn new(source: RingSource, tap: Tap) -> Self {
+    fn new(source: RingSource, tap: Tap, measure_from: Arc<AtomicI64>) -> Self {
         let pipeline = Pipeline::new(source.meta().clone());
-        Self { source, pipeline, batch: Batch::default(), tap }
+        Self { source, pipeline, batch: Batch::default(), tap, measure_from, marker: Marker::default() }
     }
 
     fn read(
         mut self,
         stop: &AtomicBool,
-        marks: &Marker,
         interval: Duration,
         publish: &watch::Sender<Option<Arc<Snapshot>>>,
     ) -> Result<Arc<Snapshot>, SessionError> {
@@ -175,7 +187,7 @@ impl Reader {
         while !stop.load(Ordering::Relaxed) {
             self.source.wait(POLL);
             self.drain()?;
-            if marks.taken() {
+            if self.marker.taken() {
                 self.pipeline.mark();
             }
             let now = Instant::now();
@@ -204,6 +216,7 @@ impl Reader {
             self.batch.clear();
             let progress = self.source.poll(&mut self.batch)?;
             (self.tap)(&self.batch);
+            self.pipeline.measure_from(self.measure_from.load(Ordering::Relaxed));
             self.pipeline.batch(&self.batch);
             if progress != Progress::More {
                 return Ok(());

@@ -10,7 +10,7 @@ use observer_ebpf::{
 use super::{
     count::{count, count_drop},
     flow::{self, Sender},
-    journey::{self, Holds, Slot},
+    journey::{self, Found, Slot},
     kernel::{self, Object},
     packet::{self, Headers, Packet},
     settings::constant,
@@ -28,14 +28,11 @@ fn kfree_skb(ctx: BtfTracePointContext) -> i32 {
     };
     let location: u64 = ctx.arg(1);
     let reason: u32 = if constant!(SETTINGS.has_drop_reason) != 0 { ctx.arg(2) } else { UNSPECIFIED };
-    let Some((slot, held)) = journey::locate(&stamp) else {
-        return 0;
-    };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    match held {
-        Holds::Live if is_copy(skb, reason) => count(Counter::CloneDropped),
-        Holds::Live => {
+    match journey::find(&stamp) {
+        Found::Live(_) if is_copy(skb, reason) => count(Counter::CloneDropped),
+        Found::Live(slot) => {
             dropped(slot, &stamp, location, reason, now);
             debug!(
                 &ctx,
@@ -47,9 +44,9 @@ fn kfree_skb(ctx: BtfTracePointContext) -> i32 {
             );
         }
         // A copy of a datagram that was delivered, or dropped, elsewhere.
-        Holds::Done => count(Counter::CloneDropped),
-        Holds::Other => {
-            if claim_unsent(slot, skb, &stamp, &headers, now) {
+        Found::Done => count(Counter::CloneDropped),
+        Found::Absent => {
+            if let Some(slot) = claim_unsent(skb, &stamp, &headers, now) {
                 dropped(slot, &stamp, location, reason, now);
             }
         }
@@ -105,24 +102,24 @@ fn dropped(slot: Slot, stamp: &Stamp, location: u64, reason: u32, now: u64) {
 }
 
 /// A datagram that died before it left the protocol stack (a firewall, a full
-/// neighbour queue): it was sent, and never seen before. True once it has a
-/// slot.
+/// neighbour queue): it was sent, and never seen before. It gets an entry if
+/// it is followed.
 #[inline(always)]
-fn claim_unsent(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: u64) -> bool {
+fn claim_unsent(skb: Object, stamp: &Stamp, headers: &Headers, now: u64) -> Option<Slot> {
     let sock = skb.follow(constant!(OFFSETS.skb_sk));
     let (tid, tgid) = thread::current();
     let in_call = user::is_send(kernel::current_syscall().nr);
     if sock.is_null() || !in_call || !super::transmit::plausible(stamp, now) {
-        return false;
+        return None;
     }
     let sender = Sender { sock, tgid, tid, in_call, headers: Some(headers), ifindex: 0 };
     let Some((flow, flow_index)) = flow::of_sender(stamp, &sender, now) else {
-        return false;
+        return None;
     };
     flow::note_sent(flow, stamp);
-    let Some(claimed) = slot.claim(stamp) else {
+    let Some(claimed) = journey::claim(stamp) else {
         flow::add(flow, flow::Count::Unclaimed);
-        return false;
+        return None;
     };
     let journey = claimed.journey();
     // SAFETY: a claimed entry; elements of the flow and thread tables.
@@ -138,6 +135,5 @@ fn claim_unsent(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: 
             (*thread).send_flow = flow_index + 1;
         }
     }
-    claimed.publish();
-    true
+    Some(claimed.publish())
 }

@@ -2,9 +2,9 @@
 //!
 //! The index is computed from run, stream and sequence, and names two
 //! neighbours, so that streams whose places overlap do not evict each other;
-//! the whole identity (with the offer time, so that a forger would have to copy a live datagram
-//! bit by bit) is stored and compared at every hook. An entry changes hands
-//! by compare-and-swap only:
+//! the whole identity (with the offer time, so that a forger would have to
+//! copy a live datagram bit by bit) is stored and compared at every hook. An
+//! entry changes hands by compare-and-swap only:
 //!
 //! ```text
 //! FREE ─claim→ CLAIMING ─publish→ LIVE ─finish→ DONE ─claim→ CLAIMING …
@@ -22,53 +22,99 @@ use super::{atomic, count::count, flow, maps::JOURNEYS, ring, settings::constant
 #[derive(Clone, Copy)]
 pub(super) struct Slot(*mut JourneySlot);
 
-/// What an entry holds with respect to one datagram.
-#[derive(PartialEq, Eq)]
-pub(super) enum Holds {
-    /// This datagram, on its way.
-    Live,
-    /// This datagram, finished.
+/// Where a datagram is, by the table.
+pub(super) enum Found {
+    /// On its way, in this entry.
+    Live(Slot),
+    /// Finished.
     Done,
-    /// Something else, or nothing.
+    /// In neither of its entries.
+    Absent,
+}
+
+/// What an entry holds with respect to one datagram.
+enum Holds {
+    Live,
+    Done,
     Other,
 }
 
-/// The entry that holds `stamp`, or, with [`Holds::Other`], the one it would
-/// take: the first of its two that nothing is on its way in, else the older.
+/// The two entries that `stamp` may be in.
 #[inline(always)]
-pub(super) fn locate(stamp: &Stamp) -> Option<(Slot, Holds)> {
+fn places(stamp: &Stamp) -> Option<(Slot, Slot)> {
     let first = slot_index(stamp.run, stamp.stream_seq, constant!(SETTINGS.slot_mask));
-    let near = Slot(JOURNEYS.get_ptr_mut(first)?);
-    match near.holds(stamp) {
-        Holds::Other => {}
-        held => return Some((near, held)),
-    }
-    let far = Slot(JOURNEYS.get_ptr_mut(first + 1)?);
-    match far.holds(stamp) {
-        Holds::Other => {}
-        held => return Some((far, held)),
-    }
-    // SAFETY: plain loads of map memory; whoever claims looks again.
-    let take_far = unsafe {
-        atomic::load(near.state()) >= slot_state::CLAIMING
-            && atomic::load(near.state()) <= slot_state::LIVE
-            && (atomic::load(far.state()) != slot_state::LIVE
-                || (*far.journey()).dev_queue_ns < (*near.journey()).dev_queue_ns)
+    Some((Slot(JOURNEYS.get_ptr_mut(first)?), Slot(JOURNEYS.get_ptr_mut(first + 1)?)))
+}
+
+/// Looks for `stamp` in its entries.
+#[inline(always)]
+pub(super) fn find(stamp: &Stamp) -> Found {
+    let Some((near, far)) = places(stamp) else {
+        return Found::Absent;
     };
-    Some((if take_far { far } else { near }, Holds::Other))
+    match near.holds(stamp) {
+        Holds::Live => return Found::Live(near),
+        Holds::Done => return Found::Done,
+        Holds::Other => {}
+    }
+    match far.holds(stamp) {
+        Holds::Live => Found::Live(far),
+        Holds::Done => Found::Done,
+        Holds::Other => Found::Absent,
+    }
 }
 
 /// The entry of `stamp`, if that datagram is on its way.
 #[inline(always)]
 pub(super) fn find_live(stamp: &Stamp) -> Option<Slot> {
-    match locate(stamp)? {
-        (slot, Holds::Live) => Some(slot),
-        (_, Holds::Done) => {
+    match find(stamp) {
+        Found::Live(slot) => Some(slot),
+        Found::Done => {
             count(Counter::LatePoint);
             None
         }
-        (_, Holds::Other) => None,
+        Found::Absent => None,
     }
+}
+
+/// Takes an entry for a new datagram: afterwards it holds the stamp and
+/// nothing else, and is this program's alone until it is published. That is
+/// the first of its two that nothing is on its way in, else the older, whose
+/// unfinished journey is reported and counted first. `None`, counted, if other
+/// CPUs were quicker twice.
+#[inline(always)]
+pub(super) fn claim(stamp: &Stamp) -> Option<Claimed> {
+    let (near, far) = places(stamp)?;
+    let mut tries = 0;
+    while tries < 2 {
+        // What is taken is what was looked at: an entry that changed hands
+        // since makes the exchange fail, and both are looked at again.
+        let (in_near, in_far) = (near.load(), far.load());
+        let (slot, state) = if vacant(in_near) {
+            (near, in_near)
+        } else if vacant(in_far) || in_near == slot_state::CLAIMING {
+            (far, in_far)
+        } else if in_far == slot_state::CLAIMING || near.began_before(far) {
+            (near, in_near)
+        } else {
+            (far, in_far)
+        };
+        // SAFETY: an aligned u64 inside the element.
+        if state != slot_state::CLAIMING
+            && unsafe { atomic::compare_exchange(slot.state(), state, slot_state::CLAIMING) }
+        {
+            slot.refill(stamp, state);
+            return Some(Claimed(slot));
+        }
+        tries += 1;
+    }
+    count(Counter::SlotBusy);
+    None
+}
+
+#[inline(always)]
+fn vacant(state: u64) -> bool {
+    state != slot_state::CLAIMING && state != slot_state::LIVE
 }
 
 impl Slot {
@@ -85,18 +131,32 @@ impl Slot {
         unsafe { &raw mut (*self.0).journey }
     }
 
+    #[inline(always)]
+    fn load(self) -> u64 {
+        // SAFETY: an aligned u64 inside the element.
+        unsafe { atomic::load(self.state()) }
+    }
+
+    /// Whether the journey in this entry began before that in another.
+    #[inline(always)]
+    fn began_before(self, other: Self) -> bool {
+        // SAFETY: plain loads of map memory; a torn one ends a journey early,
+        // which is reported like any other that had to make room.
+        unsafe { (*self.journey()).dev_queue_ns <= (*other.journey()).dev_queue_ns }
+    }
+
     /// Compares the entry with a datagram's whole identity.
     #[inline(always)]
-    pub(super) fn holds(&self, stamp: &Stamp) -> Holds {
+    fn holds(self, stamp: &Stamp) -> Holds {
         let journey = self.journey();
-        // SAFETY: plain loads of map memory; an entry being refilled is in
-        // state CLAIMING, and the state is looked at first.
-        let (state, same) = unsafe {
-            let state = atomic::load(self.state());
-            let same = (*journey).stream_seq == stamp.stream_seq
+        // An entry being refilled is in state CLAIMING, and the state is
+        // looked at first.
+        let state = self.load();
+        // SAFETY: plain loads of map memory.
+        let same = unsafe {
+            (*journey).stream_seq == stamp.stream_seq
                 && (*journey).run == stamp.run
-                && (*journey).offer_ns == stamp.offer_ns;
-            (state, same)
+                && (*journey).offer_ns == stamp.offer_ns
         };
         if !same {
             Holds::Other
@@ -109,23 +169,10 @@ impl Slot {
         }
     }
 
-    /// Takes the entry for a new datagram: afterwards it holds the stamp and
-    /// nothing else, and is this program's alone until it is published. An
-    /// unfinished journey in it is reported and counted first. `None` if
-    /// another CPU was quicker.
+    /// Empties an entry that is held (CLAIMING) and was in `state` before, and
+    /// writes the stamp into it.
     #[inline(always)]
-    pub(super) fn claim(self, stamp: &Stamp) -> Option<Claimed> {
-        // SAFETY: an aligned u64 inside the element.
-        let (state, taken) = unsafe {
-            let state = atomic::load(self.state());
-            let taken = state != slot_state::CLAIMING
-                && atomic::compare_exchange(self.state(), state, slot_state::CLAIMING);
-            (state, taken)
-        };
-        if !taken {
-            count(Counter::SlotBusy);
-            return None;
-        }
+    fn refill(self, stamp: &Stamp, state: u64) {
         let journey = self.journey();
         if state == slot_state::LIVE {
             self.report(RecordKind::Unresolved);
@@ -150,7 +197,6 @@ impl Slot {
             (*journey).intended_ns = stamp.intended_ns;
             (*journey).offer_ns = stamp.offer_ns;
         }
-        Some(Claimed(self))
     }
 
     /// Ends the journey; true for the one caller who did it.
@@ -203,9 +249,10 @@ impl Claimed {
 
     /// Lets everybody see it.
     #[inline(always)]
-    pub(super) fn publish(self) {
+    pub(super) fn publish(self) -> Slot {
         // SAFETY: an aligned u64 inside the element.
         unsafe { atomic::publish(self.0.state(), slot_state::LIVE) };
+        self.0
     }
 }
 

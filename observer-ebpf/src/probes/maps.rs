@@ -33,6 +33,10 @@ pub(super) static CANDIDATE: Array<u64> = Array::with_max_entries(1, 0);
 /// What threads are doing, by thread id.
 #[map]
 pub(super) static THREADS: Array<ThreadSlot> = Array::with_max_entries(THREAD_SLOTS, 0);
+/// When a followed datagram was last about to be queued on a socket by this
+/// CPU, ns; 0: the wake-up that followed has been seen.
+#[map]
+pub(super) static QUEUED: PerCpuArray<u64> = PerCpuArray::with_max_entries(1, 0);
 /// One count per `Counter`.
 #[map]
 pub(super) static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::COUNT as u32, 0);

@@ -15,9 +15,10 @@ use observer_ebpf::{
 use super::{
     count::count,
     flow,
-    journey::{self, Holds},
+    journey::{self, Found},
     kernel::Object,
     packet::{self, Packet},
+    sched,
     settings::constant,
 };
 
@@ -50,11 +51,8 @@ fn received(skb: Object) {
     let Packet::Stamped(stamp) = packet::at_data(skb, &mut headers) else {
         return;
     };
-    let Some((slot, held)) = journey::locate(&stamp) else {
-        return;
-    };
-    match held {
-        Holds::Live => {
+    match journey::find(&stamp) {
+        Found::Live(slot) => {
             let journey = slot.journey();
             // SAFETY: an entry found live.
             unsafe {
@@ -64,20 +62,20 @@ fn received(skb: Object) {
             }
         }
         // A copy (netem, a capture's loop) behind the datagram itself.
-        Holds::Done => count(Counter::LatePoint),
-        Holds::Other => from_elsewhere(slot, skb, &stamp, &headers),
+        Found::Done => count(Counter::LatePoint),
+        Found::Absent => from_elsewhere(skb, &stamp, &headers),
     }
 }
 
 /// A datagram of a followed run whose sender is on another host.
 #[inline(always)]
-fn from_elsewhere(slot: journey::Slot, skb: Object, stamp: &Stamp, headers: &packet::Headers) {
+fn from_elsewhere(skb: Object, stamp: &Stamp, headers: &packet::Headers) {
     let Some((flow, _)) = flow::of_remote(stamp) else {
         count(Counter::UnmatchedReceive);
         return;
     };
     flow::note_offered(flow, stamp);
-    let Some(claimed) = slot.claim(stamp) else {
+    let Some(claimed) = journey::claim(stamp) else {
         flow::add(flow, flow::Count::Unclaimed);
         return;
     };
@@ -126,7 +124,10 @@ fn sock_enqueue(ctx: SkBuffContext) -> i32 {
         && let Some(slot) = journey::find_live(&stamp)
     {
         // SAFETY: an entry found live; the helper has no preconditions.
-        unsafe { (*slot.journey()).sock_enqueue_ns = bpf_ktime_get_ns() };
+        let now = unsafe { bpf_ktime_get_ns() };
+        // SAFETY: as above.
+        unsafe { (*slot.journey()).sock_enqueue_ns = now };
+        sched::expect_reader(now);
     }
     LET_THROUGH
 }

@@ -10,7 +10,7 @@ use observer_ebpf::abi::flag;
 
 use super::{
     flow::{self, Sender},
-    journey::{self, Holds},
+    journey,
     kernel::{self, Object},
     thread, user,
 };
@@ -81,10 +81,7 @@ fn sock_send_length(ctx: BtfTracePointContext) -> i32 {
     if !super::transmit::plausible(&stamp, now) {
         return 0;
     }
-    let Some((slot, held)) = journey::locate(&stamp) else {
-        return 0;
-    };
-    if held != Holds::Other {
+    if !matches!(journey::find(&stamp), journey::Found::Absent) {
         return 0;
     }
     let sender = Sender { sock, tgid, tid, in_call: true, headers: None, ifindex: 0 };
@@ -92,7 +89,7 @@ fn sock_send_length(ctx: BtfTracePointContext) -> i32 {
         return 0;
     };
     flow::note_sent(flow, &stamp);
-    let Some(claimed) = slot.claim(&stamp) else {
+    let Some(claimed) = journey::claim(&stamp) else {
         flow::add(flow, flow::Count::Unclaimed);
         return 0;
     };

@@ -11,7 +11,7 @@ use observer_ebpf::{
 use super::{
     count::count,
     flow::{self, Sender},
-    journey::{self, Holds, Slot},
+    journey::{self, Found, Slot},
     kernel::{self, Object},
     packet::{self, Headers, Packet},
     settings::constant,
@@ -41,16 +41,13 @@ fn net_dev_queue(ctx: BtfTracePointContext) -> i32 {
             return 0;
         }
     };
-    let Some((slot, held)) = journey::locate(&stamp) else {
-        return 0;
-    };
     // SAFETY: the helper has no preconditions.
     let now = unsafe { bpf_ktime_get_ns() };
-    match held {
-        Holds::Live => next_hop(slot, skb, &stamp, &headers, now),
-        Holds::Done => count(Counter::LatePoint),
-        Holds::Other => {
-            if first_seen(slot, skb, &stamp, &headers, now) {
+    match journey::find(&stamp) {
+        Found::Live(slot) => next_hop(slot, skb, &stamp, &headers, now),
+        Found::Done => count(Counter::LatePoint),
+        Found::Absent => {
+            if first_seen(skb, &stamp, &headers, now) {
                 debug!(&ctx, "follows run {:x} stream {} seq {}", stamp.run, stamp.stream(), stamp.seq());
             } else {
                 info!(
@@ -94,7 +91,7 @@ fn next_hop(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: u64)
 /// A stamp offers itself for following: claims its slot. False if it is not
 /// followed.
 #[inline(always)]
-fn first_seen(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: u64) -> bool {
+fn first_seen(skb: Object, stamp: &Stamp, headers: &Headers, now: u64) -> bool {
     let sock = skb.follow(constant!(OFFSETS.skb_sk));
     if sock.is_null() {
         // Forwarded from another host, or not followed: not sent here.
@@ -113,7 +110,7 @@ fn first_seen(slot: Slot, skb: Object, stamp: &Stamp, headers: &Headers, now: u6
     };
     flow::note_sent(flow, stamp);
     flow::add(flow, flow::Count::DevQueued);
-    let Some(claimed) = slot.claim(stamp) else {
+    let Some(claimed) = journey::claim(stamp) else {
         flow::add(flow, flow::Count::Unclaimed);
         return false;
     };

@@ -10,6 +10,7 @@ pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod exit;
 pub(crate) mod observe;
+pub(crate) mod run;
 pub(crate) mod screen;
 
 const EXAMPLES: &str = "\
@@ -19,6 +20,7 @@ Examples:
   sudo observer --netns blue --json          one namespace, a JSON report per second
   sudo observer --tui                        the same, to look around in
   sudo observer --listen /run/observer.sock  for others to `observer attach` to
+  sudo observer run FILE                     a workload file of `load`, judged by component
   sudo observer demo                         four scenarios with a known culprit
 
 Exit codes:
@@ -49,6 +51,9 @@ pub(crate) enum Command {
     Demo(observer::demo::cli::DemoArgs),
     /// Shows what an observer with --listen sees, without privileges
     Attach(attach::AttachArgs),
+    /// Runs a workload file as `load run` does, with the observer attached:
+    /// objectives on components are judged, and a missed one names its culprit
+    Run(run::RunArgs),
 }
 
 /// Options of an observation.
