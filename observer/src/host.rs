@@ -1,4 +1,7 @@
-//! The host's own clock and CPU accounting.
+//! The host itself: its clock and CPU accounting, and (in [`qdisc`]) the
+//! queues of its devices.
+
+pub mod qdisc;
 
 use std::fs;
 
