@@ -92,9 +92,10 @@ impl Moment {
             marks: all.map(|c| of(&c.distribution)),
             heat: heat(totals),
             culprit: interval.culprit.clone(),
-            excess_ns: interval.tail.last().map_or(0, |t| {
-                u64::try_from(t.excess_ns).unwrap_or(0).saturating_mul(t.count)
-            }),
+            excess_ns: interval
+                .tail
+                .last()
+                .map_or(0, |t| u64::try_from(t.excess_ns).unwrap_or(0).saturating_mul(t.count)),
         }
     }
 }
@@ -177,7 +178,7 @@ mod tests {
         let rows = heat(&totals);
         assert_eq!(rows.iter().sum::<u32>(), 5_000);
         assert_eq!(rows[0], 32, "squares below 1 µs");
-        assert_eq!(heat(&Latency::fine()), []);
+        assert!(heat(&Latency::fine()).is_empty());
     }
 
     fn moment(number: u64) -> Arc<Moment> {

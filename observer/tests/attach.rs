@@ -235,11 +235,11 @@ fn another_user_may_attach_by_the_group_and_without_it_is_refused() {
     fs::set_permissions(&observer, fs::Permissions::from_mode(0o755)).unwrap();
     let (_publish, updates) = watch::channel(None);
     let (open, shut) = (directory.path().join("open"), directory.path().join("shut"));
-    let _open =
-        Server::start(&open, &Access::Group(NOBODY.to_string()), "", updates.clone()).unwrap();
+    let _open = Server::start(&open, &Access::Group(NOBODY.to_string()), "", updates.clone()).unwrap();
     let _shut = Server::start(&shut, &Access::Owner, "", updates).unwrap();
     let attach = |path: &Path| {
-        let output = Command::new(&observer).arg("attach").arg(path).uid(NOBODY).gid(NOBODY).output().unwrap();
+        let output =
+            Command::new(&observer).arg("attach").arg(path).uid(NOBODY).gid(NOBODY).output().unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     let (code, said) = attach(&shut);

@@ -115,7 +115,9 @@ fn listen(path: &Path, access: &Access) -> Result<UnixListener, AttachError> {
         Access::Owner => None,
     };
     match fs::symlink_metadata(path) {
-        Ok(found) if !found.file_type().is_socket() => return Err(taken("there is a file that is no socket")),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(taken("there is a file that is no socket"));
+        }
         Ok(_) if UnixStream::connect(path).is_ok() => return Err(taken("another process listens there")),
         // Left behind by one that was killed.
         Ok(_) => fs::remove_file(path).map_err(failed)?,

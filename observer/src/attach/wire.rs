@@ -44,10 +44,7 @@ pub enum Message {
 impl Message {
     /// The picture in `update`.
     pub fn picture(update: &Update) -> Self {
-        Self::Picture {
-            snapshot: Arc::clone(&update.snapshot),
-            surroundings: update.surroundings.clone(),
-        }
+        Self::Picture { snapshot: Arc::clone(&update.snapshot), surroundings: update.surroundings.clone() }
     }
 
     /// As a line, its end included.

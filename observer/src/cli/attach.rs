@@ -61,12 +61,14 @@ pub(crate) fn exit_code(error: &AttachError) -> u8 {
 pub(crate) fn run(args: &AttachArgs) -> Result<ExitCode, Error> {
     let mut remote = Remote::connect(&args.path)?;
     terminal::check()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    terminal::catch_signals(&stop).map_err(TerminalError::from)?;
     let options = tui::Options {
         scene: format!("{} (attached)", remote.scene()),
         theme: args.screen.theme(),
         refresh: args.screen.refresh(),
         duration: None,
-        stop: Arc::new(AtomicBool::new(false)),
+        stop,
     };
     tui::run(&options, &mut remote)?;
     Ok(ExitCode::SUCCESS)

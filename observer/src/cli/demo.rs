@@ -12,7 +12,7 @@ use std::{
 
 use load::Stop;
 use observer::{
-    demo::{self, DemoError, Observe, ObserveError, Watch, cli::DemoArgs},
+    demo::{self, Demo, DemoError, Observe, ObserveError, Watch, cli::DemoArgs},
     kernel::attach::{AttachOptions, NamedRun},
     lab::{
         priority::{Role, raise},
@@ -20,8 +20,8 @@ use observer::{
     },
     report::Report,
     session::{Session, SessionError},
-    surroundings::{NoQueues, Update, sampler},
-    tui::{self, Fed, Feed, Left, feed},
+    surroundings::{Update, queues::Namespaces, sampler},
+    tui::{self, Fed, Feed, Left, TerminalError, feed},
 };
 use tokio::sync::watch;
 
@@ -113,7 +113,7 @@ impl Observe for Live {
         let session = started.map_err(|_| ObserveError::invalid("attaching panicked"))??;
         if self.screen.is_some() {
             let updates =
-                sampler::start(session.snapshots(), Box::new(NoQueues)).map_err(ObserveError::invalid)?;
+                sampler::start(session.snapshots(), Box::new(Namespaces)).map_err(ObserveError::invalid)?;
             self.show(Shown::Scene(format!("demo: {}", watch.scenario), updates));
         }
         self.session = Some(session);
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, DemoError> {
         eprintln!("observer: cannot catch signals: {e}");
         return Ok(ExitCode::from(exit::INVALID));
     }
-    if args.tui {
+    if args.tui || args.svg.is_some() {
         return on_screen(args, &stop);
     }
     let live = io::stderr().is_terminal();
@@ -158,55 +158,80 @@ pub(crate) fn run(args: &DemoArgs) -> Result<ExitCode, DemoError> {
     Ok(ExitCode::from(demo.exit_code()))
 }
 
-/// Plays the demo behind the terminal UI, and prints its result once that is
-/// left. Leaving it stops the demo; the demo's end does not leave it.
+/// Sets its flag on every way out: the demo must not outlast whoever shows it.
+struct StopAtEnd<'a>(&'a Stop);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.set();
+    }
+}
+
+/// Size of the picture.
+const PICTURE: (u16, u16) = (110, 36);
+
+/// Plays the demo behind the terminal UI (or a picture of it), and prints its
+/// result once that is left. Leaving it stops the demo; the demo's end does
+/// not leave it.
 fn on_screen(args: &DemoArgs, stop: &Stop) -> Result<ExitCode, DemoError> {
     let (screen, shown) = channel();
-    let (end, options) = (
-        screen.clone(),
-        tui::Options {
-            scene: "demo".to_owned(),
-            theme: args.screen.theme(),
-            refresh: args.screen.refresh(),
-            duration: None,
-            stop: stop.flag(),
-        },
-    );
     let mut printed = Vec::new();
     let (demo, left) = std::thread::scope(|scope| {
         let printed = &mut printed;
-        let playing = scope.spawn(move || {
-            let mut live = Live { session: None, screen: Some(screen) };
-            let demo = demo::cli::run(args, &mut live, stop, printed, false);
-            let how = match &demo {
-                Ok(demo) => match &demo.failure {
-                    Some(failure) => failure.to_string(),
-                    None => format!("demo over: {} of {} culprits found", demo.found(), demo.scenarios.len()),
-                },
-                Err(e) => e.to_string(),
-            };
-            let _ = end.send(Shown::Over(how));
-            demo
-        });
-        let left = tui::run(&options, &mut Scenes { shown, updates: None });
-        if !playing.is_finished() {
-            stop.set();
-        }
+        let playing = scope.spawn(move || play(args, stop, printed, screen));
+        let left = {
+            let _stop = StopAtEnd(stop);
+            show(args, stop, &mut Scenes { shown, updates: None })
+        };
         (playing.join(), left)
     });
     let demo = demo.unwrap_or_else(|panicked| std::panic::resume_unwind(panicked))?;
-    let hung_up = match left {
-        Ok(left) => left == Left::HungUp,
-        Err(e) => {
-            eprintln!("observer: {e}");
-            false
-        }
-    };
-    if !hung_up {
+    if let Err(e) = &left {
+        eprintln!("observer: {e}");
+    }
+    if !matches!(left, Ok(Left::HungUp)) {
         io::stdout().lock().write_all(&printed).map_err(DemoError::Output)?;
     }
     if let Some(failure) = &demo.failure {
         eprintln!("observer: {failure}");
     }
     Ok(ExitCode::from(demo.exit_code()))
+}
+
+/// Plays all scenarios and tells the screen how that went.
+fn play(
+    args: &DemoArgs,
+    stop: &Stop,
+    printed: &mut Vec<u8>,
+    screen: Sender<Shown>,
+) -> Result<Demo, DemoError> {
+    let mut live = Live { session: None, screen: Some(screen.clone()) };
+    let demo = demo::cli::run(args, &mut live, stop, printed, false);
+    let how = match &demo {
+        Ok(demo) => match &demo.failure {
+            Some(failure) => failure.to_string(),
+            None => format!("demo over: {} of {} culprits found", demo.found(), demo.scenarios.len()),
+        },
+        Err(e) => e.to_string(),
+    };
+    // The screen may have been left.
+    let _ = screen.send(Shown::Over(how));
+    demo
+}
+
+fn show(args: &DemoArgs, stop: &Stop, scenes: &mut Scenes) -> Result<Left, TerminalError> {
+    if let Some(file) = &args.svg {
+        let title = "The main screen of observer --tui, beside a load whose reader pauses";
+        let svg = tui::svg::of_feed(scenes, PICTURE, title).unwrap_or_default();
+        std::fs::write(file, svg)?;
+        return Ok(Left::Asked);
+    }
+    let options = tui::Options {
+        scene: "demo".to_owned(),
+        theme: args.screen.theme(),
+        refresh: args.screen.refresh(),
+        duration: None,
+        stop: stop.flag(),
+    };
+    tui::run(&options, scenes)
 }

@@ -14,7 +14,7 @@ use observer::{
     report::{Level, Report},
     session::{Session, SessionError},
     snapshot::Snapshot,
-    surroundings::{NoQueues, Update, sampler},
+    surroundings::{Update, queues::Namespaces, sampler},
     tui::{TerminalError, terminal},
     view,
 };
@@ -128,7 +128,7 @@ async fn observe(args: &ObserveArgs, options: &AttachOptions) -> Result<ExitCode
 
 /// The session's snapshots with what surrounds them.
 pub(super) fn updates(session: &Session) -> Result<Updates, ObserveError> {
-    sampler::start(session.snapshots(), Box::new(NoQueues)).map_err(ObserveError::Signal)
+    sampler::start(session.snapshots(), Box::new(Namespaces)).map_err(ObserveError::Signal)
 }
 
 /// Lets others attach, if that was asked for.

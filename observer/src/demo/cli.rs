@@ -30,6 +30,10 @@ pub struct DemoArgs {
     #[arg(long)]
     pub tui: bool,
 
+    /// Write the main screen at the end of the last scenario into this file.
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["tui", "json"])]
+    pub svg: Option<std::path::PathBuf>,
+
     /// How that looks.
     #[command(flatten)]
     pub screen: crate::tui::args::ScreenArgs,

@@ -26,7 +26,8 @@ impl SendCalls {
         self.datagrams = self.datagrams.saturating_add(1);
         let nth = u32::from(position) + 1;
         if nth.is_power_of_two()
-            && let Some(calls) = usize::try_from(nth.trailing_zeros()).ok().and_then(|i| self.at_least.get_mut(i))
+            && let Some(calls) =
+                usize::try_from(nth.trailing_zeros()).ok().and_then(|i| self.at_least.get_mut(i))
         {
             *calls = calls.saturating_add(1);
         }

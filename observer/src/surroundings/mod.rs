@@ -5,11 +5,12 @@
 //! ```text
 //! watch of Snapshot ─▶ sampler (own thread) ─▶ watch of Update ─▶ terminal UI, attached clients
 //!                         ▲ sockets: /proc/<tid>/net/udp, at the flows' ends
-//!                         ▲ queues: whatever implements QueueReader
+//!                         ▲ queues: netlink, in the namespaces of the flows' ends
 //! ```
 //!
 //! What cannot be read is `None`, never an empty list.
 
+pub mod queues;
 pub mod sampler;
 pub mod sockets;
 
@@ -17,6 +18,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::host::qdisc::Qdisc;
 use crate::snapshot::Snapshot;
 
 /// A snapshot and what surrounded it: what a view shows.
@@ -82,31 +84,14 @@ pub struct Socket {
     pub inode: u64,
 }
 
-/// A queueing discipline of a device.
+/// A queueing discipline of a device, or a class of one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Queue {
-    /// Name of the device.
-    pub device: String,
-    /// Its number, in its network namespace.
-    pub ifindex: u32,
-    /// `tbf`, `htb`, `fq_codel`, `noqueue`, …
-    pub kind: String,
-    /// `1:`, or `1:10` for a class.
-    pub handle: String,
-    /// Rate it is configured to, bit/s; `None` if it has none.
-    pub rate_bit_per_s: Option<u64>,
-    /// Bucket it is configured to, bytes; `None` if it has none.
-    pub burst_bytes: Option<u64>,
-    /// Longest it may become, bytes; `None` if it is not limited by bytes.
-    pub limit_bytes: Option<u64>,
-    /// Bytes in it.
-    pub backlog_bytes: u64,
-    /// Packets in it.
-    pub backlog_packets: u64,
-    /// Packets it dropped since it was made.
-    pub drops: u64,
-    /// Times it held a packet back, since it was made.
-    pub overlimits: u64,
+    /// Inode of its network namespace.
+    pub netns: u32,
+    /// The qdisc: what it is configured to, what it has counted.
+    #[serde(flatten)]
+    pub qdisc: Qdisc,
 }
 
 /// Reads the queues on the flows' way. The sampler's thread calls it and

@@ -118,7 +118,7 @@ mod tests {
     struct One;
     impl QueueReader for One {
         fn read(&mut self, _: &Snapshot) -> Option<Vec<Queue>> {
-            Some(vec![Queue { kind: "tbf".into(), ..Queue::default() }])
+            Some(vec![Queue::default()])
         }
     }
 
@@ -129,8 +129,7 @@ mod tests {
             let (publish, snapshots) = watch::channel(None);
             let mut updates = start(snapshots, reader).unwrap();
             publish.send_replace(Some(Arc::clone(&snapshot)));
-            let runtime =
-                tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
             runtime.block_on(async {
                 updates.changed().await.unwrap();
                 let update = updates.borrow_and_update().clone().unwrap();

@@ -197,11 +197,7 @@ mod tests {
             buffer_bytes: 212_992,
         };
         let key = FlowKey { destination: Some(to.to_string()), receiver: Some(end), ..FlowKey::default() };
-        let flow = FlowReport {
-            key,
-            counts: Default::default(),
-            components: Default::default(),
-        };
+        let flow = FlowReport { key, counts: Default::default(), components: Default::default() };
         let sockets = read(&[flow]).unwrap();
         assert_eq!(sockets.len(), 1);
         assert_eq!((sockets[0].side, &sockets[0].local), (Side::Receiver, &to.to_string()));

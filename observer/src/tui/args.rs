@@ -18,6 +18,12 @@ pub struct ScreenArgs {
     ascii: bool,
 }
 
+impl Default for ScreenArgs {
+    fn default() -> Self {
+        Self { refresh: 4, theme: Choice::Auto, ascii: false }
+    }
+}
+
 impl ScreenArgs {
     /// Shortest time between two frames because of new pictures.
     pub fn refresh(&self) -> Duration {

@@ -38,6 +38,18 @@ impl View<'_> {
         }
     }
 
+    /// The same in a word or two.
+    pub fn span_name(&self) -> String {
+        let Some(report) = self.state.spanned() else { return String::new() };
+        match self.state.whole() {
+            Some(whole) if !std::ptr::eq(whole, report) => {
+                format!("last {}", crate::view::units::duration(report.to_ns.saturating_sub(report.from_ns)))
+            }
+            _ if self.state.is_reset() => "since reset".to_owned(),
+            _ => "whole run".to_owned(),
+        }
+    }
+
     /// The time figures are of: `last 1.00 s`, `42.0 s since the start`.
     pub fn span_title(&self) -> String {
         let Some(report) = self.state.spanned() else { return String::new() };

@@ -91,7 +91,8 @@ impl<I: Iterator<Item = Arc<Snapshot>>> Replay<I> {
     fn due(&mut self, at_ns: u64, now: Instant) -> bool {
         let (start, first_ns) = *self.started.get_or_insert((now, at_ns));
         let after = Duration::from_nanos(at_ns.saturating_sub(first_ns)).as_secs_f64() / self.speed;
-        !(after.is_finite() && self.speed > 0.0) || now.saturating_duration_since(start).as_secs_f64() >= after
+        !(after.is_finite() && self.speed > 0.0)
+            || now.saturating_duration_since(start).as_secs_f64() >= after
     }
 }
 

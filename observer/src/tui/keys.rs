@@ -1,6 +1,8 @@
 //! Keys, mouse and resizes → actions.
 
-use ratatui::crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind};
+use ratatui::crossterm::event::{
+    Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind,
+};
 
 use super::screen;
 use super::state::{Action, Mode, Screen, State};
@@ -131,7 +133,8 @@ mod tests {
 
     #[test]
     fn a_released_key_does_nothing() {
-        let key = KeyEvent { kind: KeyEventKind::Release, ..KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE) };
+        let key =
+            KeyEvent { kind: KeyEventKind::Release, ..KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE) };
         assert_eq!(action(&Event::Key(key), &State::new("", (80, 24))), None);
     }
 }

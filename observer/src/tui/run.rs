@@ -18,7 +18,7 @@ use ratatui::crossterm::event::{self, Event};
 
 use super::feed::{Fed, Feed};
 use super::state::{Effect, State};
-use super::terminal::{Guard, TerminalError, catch_signals, hung_up};
+use super::terminal::{Guard, TerminalError, hung_up};
 use super::theme::Theme;
 use super::{keys, screen};
 use crate::report::Report;
@@ -42,7 +42,8 @@ pub struct Options {
     pub refresh: Duration,
     /// Leave after this long; `None`: when asked.
     pub duration: Option<Duration>,
-    /// Leaves when it is set, beside SIGINT, SIGTERM and SIGHUP.
+    /// Leaves when it is set; [`catch_signals`](super::terminal::catch_signals)
+    /// has SIGINT, SIGTERM and SIGHUP set it.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -67,7 +68,6 @@ pub enum Left {
 /// [`TerminalError`] if there is no terminal, or it fails. The terminal is
 /// given back in any case.
 pub fn run(options: &Options, feed: &mut dyn Feed) -> Result<Left, TerminalError> {
-    catch_signals(&options.stop)?;
     let mut guard = Guard::take()?;
     let size = guard.terminal().size()?;
     let mut state = State::new(options.scene.clone(), (size.width, size.height));

@@ -115,7 +115,8 @@ fn status(state: &State, theme: Theme, room: usize) -> Vec<Span<'static>> {
         let total = &update.snapshot.total;
         let time = duration(total.to_ns.saturating_sub(total.from_ns));
         if state.frozen.is_some() {
-            let behind = state.newest.as_ref().map_or(0, |n| n.snapshot.total.to_ns.saturating_sub(total.to_ns));
+            let behind =
+                state.newest.as_ref().map_or(0, |n| n.snapshot.total.to_ns.saturating_sub(total.to_ns));
             add(format!(" FROZEN {} ago ", duration(behind)), theme.selected());
         } else if state.ended.is_some() || total.kind == Kind::Final {
             add(" ENDED ".to_owned(), theme.selected());

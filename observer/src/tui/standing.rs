@@ -62,10 +62,7 @@ pub fn judge(snapshot: &Snapshot, since_ns: u64) -> Option<Standing> {
     }
     let nobody = recent.iter().rev().find_map(|m| m.culprit.as_ref().map(|c| (m.to_ns, c)));
     match nobody {
-        Some((at, culprit)) => Some(Standing {
-            ago_ns: Some(now.saturating_sub(at)),
-            ..of_whole(culprit)
-        }),
+        Some((at, culprit)) => Some(Standing { ago_ns: Some(now.saturating_sub(at)), ..of_whole(culprit) }),
         None => whole(),
     }
 }

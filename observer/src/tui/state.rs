@@ -320,7 +320,9 @@ impl State {
     pub fn spanned(&self) -> Option<&Report> {
         let snapshot = &self.shown()?.snapshot;
         match self.span {
-            Span::Interval if snapshot.total.kind == crate::report::Kind::Interval => Some(&snapshot.interval),
+            Span::Interval if snapshot.total.kind == crate::report::Kind::Interval => {
+                Some(&snapshot.interval)
+            }
             _ => self.whole(),
         }
     }
@@ -343,7 +345,8 @@ impl State {
 
     /// The flows on the list, in its order.
     pub fn flows(&self) -> Vec<&FlowReport> {
-        self.shown().map_or_else(Vec::new, |u| flows::listed(&u.snapshot.total.flows, self.sort, &self.filter))
+        self.shown()
+            .map_or_else(Vec::new, |u| flows::listed(&u.snapshot.total.flows, self.sort, &self.filter))
     }
 
     /// Row of the screen shown.

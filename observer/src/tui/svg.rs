@@ -5,9 +5,18 @@
 //! about them; everything else is text, each run held to the grid.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
 use ratatui::buffer::{Buffer, Cell};
 use ratatui::style::{Color, Modifier};
+
+use super::feed::{Fed, Feed};
+use super::screen;
+use super::state::State;
+use super::theme::Theme;
+use crate::report::Kind;
 
 /// A cell, in the picture's units.
 const CELL: (u32, u32) = (9, 19);
@@ -36,6 +45,25 @@ pub fn picture(buffer: &Buffer, title: &str) -> String {
     }
     svg.push_str("</svg>\n");
     svg
+}
+
+/// Follows `feed` to its end and draws the last picture of it that was live,
+/// on a terminal of this size. `None` if there was none.
+pub fn of_feed(feed: &mut dyn Feed, size: (u16, u16), title: &str) -> Option<String> {
+    let mut state = State::new(String::new(), size);
+    loop {
+        match feed.next() {
+            Fed::Nothing => std::thread::sleep(Duration::from_millis(20)),
+            Fed::Update(update) if update.snapshot.total.kind == Kind::Interval => state.update(update),
+            Fed::Update(_) => {}
+            Fed::Scene(scene) => state.begin_scene(scene),
+            Fed::Ended(_) => break,
+        }
+    }
+    state.shown()?;
+    let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).ok()?;
+    terminal.draw(|frame| screen::render(frame, &state, Theme::FULL)).ok()?;
+    Some(picture(terminal.backend().buffer(), title))
 }
 
 /// Foreground and background, reversed where that is asked for; `None` is the
@@ -179,7 +207,10 @@ mod tests {
         buffer.set_string(0, 1, "▄▄▒", Style::new());
         let svg = picture(&buffer, "a & b");
         assert!(svg.contains("<title>a &amp; b</title>"));
-        assert!(svg.contains("fill=\"#0102ff\" textLength=\"36\" xml:space=\"preserve\">a &lt;b</text>"), "{svg}");
+        assert!(
+            svg.contains("fill=\"#0102ff\" textLength=\"36\" xml:space=\"preserve\">a &lt;b</text>"),
+            "{svg}"
+        );
         assert!(svg.contains("<rect x=\"12\" y=\"40\" width=\"18\" height=\"10\""), "{svg}");
         assert!(svg.contains("width=\"9\" height=\"19\" fill=\"#dce3ea\" fill-opacity=\"0.55\"/>"), "{svg}");
         assert_eq!(svg.matches("<rect").count(), 3);

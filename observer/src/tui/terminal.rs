@@ -21,6 +21,9 @@ use ratatui::crossterm::terminal::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
+/// Exit code after a second signal: interrupted, nothing judged.
+const SECOND: i32 = 2;
+
 /// Set while the terminal is taken over, so that it is given back once.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -28,7 +31,9 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 #[derive(Debug, thiserror::Error)]
 pub enum TerminalError {
     /// Input or output is not one.
-    #[error("--tui needs a terminal, and {0} is none; without --tui observer prints text, or JSON with --json")]
+    #[error(
+        "--tui needs a terminal, and {0} is none; without --tui observer prints text, or JSON with --json"
+    )]
     NotATerminal(&'static str),
     /// It does not do what it is told.
     #[error("cannot use the terminal: {0}")]
@@ -125,7 +130,9 @@ pub fn hung_up() -> bool {
     }
 }
 
-/// Signals that end it: SIGINT, SIGTERM, SIGHUP set the flag.
+/// SIGINT, SIGTERM and SIGHUP set the flag; a second one of them ends the
+/// process at once, for the case that it hangs in a write to a terminal that
+/// takes nothing any more. To be called once for a flag.
 ///
 /// # Errors
 ///
@@ -133,6 +140,8 @@ pub fn hung_up() -> bool {
 pub fn catch_signals(flag: &Arc<AtomicBool>) -> io::Result<()> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
     for signal in [SIGINT, SIGTERM, SIGHUP] {
+        // In this order: the first signal finds the flag unset, the second set.
+        signal_hook::flag::register_conditional_shutdown(signal, SECOND, Arc::clone(flag))?;
         signal_hook::flag::register(signal, Arc::clone(flag))?;
     }
     Ok(())

@@ -258,7 +258,10 @@ mod tests {
     #[test]
     fn the_environment_decides_unless_somebody_does() {
         let auto = |e: &Environment| Theme::detect(Choice::Auto, false, e);
-        assert_eq!(auto(&env("xterm-256color")), Theme { depth: Depth::Indexed, light: false, unicode: true });
+        assert_eq!(
+            auto(&env("xterm-256color")),
+            Theme { depth: Depth::Indexed, light: false, unicode: true }
+        );
         assert_eq!(auto(&env("dumb")).depth, Depth::Mono);
         assert_eq!(auto(&env("xterm")).depth, Depth::Ansi);
         let no_color = Environment { no_color: Some("1".into()), ..env("xterm-256color") };

@@ -38,7 +38,11 @@ fn a_frame_of_a_busy_observer_takes_less_than_a_twentieth_of_a_tenth_of_a_second
             terminal.draw(|frame| screen::render(frame, &state, Theme::FULL)).unwrap();
         }
         let each = (cpu_time() - before) / FRAMES;
-        println!("{:>9}: {each:?} a frame, {:.2} % of a core at 10 a second", screen.title(), each.as_secs_f64() * 1e3);
+        println!(
+            "{:>9}: {each:?} a frame, {:.2} % of a core at 10 a second",
+            screen.title(),
+            each.as_secs_f64() * 1e3
+        );
         assert!(each < allowed, "{}: {each:?} a frame", screen.title());
     }
     drop(out);

@@ -1,12 +1,13 @@
 //! Snapshots recorded from plans, as a session would have published them: one
 //! per interval, through the real pipeline.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use observer::host::qdisc::{Config, Counters, Handle, Qdisc};
 use observer::pipeline::Pipeline;
 use observer::snapshot::Snapshot;
 use observer::source::synthetic::{Plan, QDISC_DROP, RCVBUFF, Spread, Synthetic};
-use observer::source::{Batch, HostSample, Progress, ProgramStats, Source, Tables};
+use observer::source::{Batch, HostSample, ProgramStats, Progress, Source, Tables};
 use observer::surroundings::{Queue, Side, Socket, Surroundings, Update};
 use observer_ebpf::abi::Counter;
 
@@ -37,9 +38,17 @@ pub(crate) fn record(plan: Plan, ends: bool, bend: impl Fn(&mut Tables)) -> Vec<
     }
 }
 
-/// 20 intervals: 8,192 datagrams each, 50,000/s.
+/// Six intervals: 8,192 datagrams each, 50,000/s. A p99.9 needs two.
 fn plan() -> Plan {
-    Plan { datagrams: 20 * 8_192, ..Plan::default() }
+    Plan { datagrams: 6 * 8_192, ..Plan::default() }
+}
+
+/// Recorded once for all tests.
+macro_rules! once {
+    ($make:block) => {{
+        static MADE: LazyLock<Update> = LazyLock::new(|| $make);
+        MADE.clone()
+    }};
 }
 
 /// The last of a recording, with what surrounds it.
@@ -49,61 +58,71 @@ fn last(snapshots: &[Arc<Snapshot>]) -> Update {
 
 /// Nothing has been sent.
 pub(crate) fn nothing() -> Update {
-    last(&record(Plan { datagrams: 0, ..plan() }, false, |t| {
-        t.flows.clear();
-        t.at_ns += 3_000_000_000;
-        t.counters[Counter::UnstampedSent as usize] = 1_204;
-    }))
+    once!({
+        last(&record(Plan { datagrams: 0, ..plan() }, false, |t| {
+            t.flows.clear();
+            t.at_ns += 3_000_000_000;
+            t.counters[Counter::UnstampedSent as usize] = 1_204;
+        }))
+    })
 }
 
 /// A quiet link.
 pub(crate) fn quiet() -> Update {
-    last(&record(plan(), false, |_| {}))
+    once!({ last(&record(plan(), false, |_| {})) })
 }
 
 /// A shaper in the way, several flows, costs measured.
 pub(crate) fn shaper() -> Update {
-    let plan = Plan { streams: 5, shaper: Spread::Spike(40_000, 4_810_000, 90), ..plan() };
-    last(&record(plan, false, measured))
+    once!({
+        let plan = Plan { streams: 5, shaper: Spread::Spike(40_000, 4_810_000, 90), ..plan() };
+        last(&record(plan, false, measured))
+    })
 }
 
 /// More than everybody can take: a full qdisc, a sender that falls behind, 70
 /// flows.
 pub(crate) fn overloaded() -> Update {
-    let plan = Plan {
-        streams: 70,
-        sender_queue: Spread::Ramp(900_000_000),
-        shaper: Spread::Uniform(50_000, 300_000_000),
-        blocked_percent: 10,
-        drop_every: 3,
-        drop_reason: QDISC_DROP,
-        ..plan()
-    };
-    let mut update = last(&record(plan, false, |_| {}));
-    update.surroundings = Some(Arc::new(surroundings(3)));
-    update
+    once!({
+        let plan = Plan {
+            streams: 70,
+            sender_queue: Spread::Ramp(900_000_000),
+            shaper: Spread::Uniform(50_000, 300_000_000),
+            blocked_percent: 10,
+            drop_every: 3,
+            drop_reason: QDISC_DROP,
+            ..plan()
+        };
+        let mut update = last(&record(plan, false, |_| {}));
+        update.surroundings = Some(Arc::new(surroundings(3)));
+        update
+    })
 }
 
 /// Not one datagram arrives.
 pub(crate) fn all_dropped() -> Update {
-    last(&record(Plan { drop_every: 1, drop_reason: RCVBUFF, ..plan() }, false, |_| {}))
+    once!({ last(&record(Plan { drop_every: 1, drop_reason: RCVBUFF, ..plan() }, false, |_| {})) })
 }
 
 /// The observer loses events and sight of datagrams.
 pub(crate) fn lossy() -> Update {
-    last(&record(Plan { receiver: Spread::Spike(8_000, 20_000_000, 50), ..plan() }, false, |t| {
-        t.counters[Counter::RingFull as usize] = 3_201;
-        t.counters[Counter::SlotBusy as usize] = 17;
-        for flow in &mut t.flows {
-            flow.sent += 4_000;
-            flow.evicted += 4_000;
-        }
-    }))
+    once!({
+        last(&record(Plan { receiver: Spread::Spike(8_000, 20_000_000, 50), ..plan() }, false, |t| {
+            t.counters[Counter::RingFull as usize] = 3_201;
+            t.counters[Counter::SlotBusy as usize] = 17;
+            for flow in &mut t.flows {
+                flow.sent += 1_000;
+                flow.evicted += 1_000;
+            }
+        }))
+    })
 }
 
 /// A run that is over.
 pub(crate) fn over() -> Update {
-    last(&record(Plan { receiver: Spread::Spike(8_000, 20_000_000, 50), ..plan() }, true, measured))
+    once!({
+        last(&record(Plan { receiver: Spread::Spike(8_000, 20_000_000, 50), ..plan() }, true, measured))
+    })
 }
 
 fn measured(tables: &mut Tables) {
@@ -117,10 +136,15 @@ fn measured(tables: &mut Tables) {
         missed: 0,
     };
     tables.programs = vec![
-        program("dev_queue", "net:net_dev_queue", 163_840, 163_840 * 143),
-        program("app_dequeue", "sock:sock_recv_length", 163_840, 163_840 * 413),
+        program("dev_queue", "net:net_dev_queue", 49_152, 49_152 * 143),
+        program("app_dequeue", "sock:sock_recv_length", 49_152, 49_152 * 413),
     ];
-    tables.host = HostSample { steal_ratio: Some(0.004), busy_ratio: Some(0.61), cpus: Some(2) };
+    tables.host = HostSample {
+        steal_ratio: Some(0.004),
+        busy_ratio: Some(0.61),
+        cpus: Some(2),
+        ..HostSample::default()
+    };
 }
 
 /// Sockets and queues; `full`: how bad it is.
@@ -137,6 +161,7 @@ pub(crate) fn surroundings(full: u64) -> Surroundings {
         drops,
         inode,
     };
+    let queue = |qdisc| Queue { netns: 4_026_531_840, qdisc };
     Surroundings {
         sockets: Some(vec![
             socket(Side::Sender, "10.0.0.1:40000", "sender", 60_000 * full, 0, 1),
@@ -144,20 +169,27 @@ pub(crate) fn surroundings(full: u64) -> Surroundings {
             socket(Side::Receiver, "[2001:db8::2]:9000", "receiver", 0, 0, 3),
         ]),
         queues: Some(vec![
-            Queue {
+            queue(Qdisc {
                 device: "eth0".into(),
                 ifindex: 3,
                 kind: "tbf".into(),
-                handle: "1:".into(),
-                rate_bit_per_s: Some(100_000_000),
-                burst_bytes: Some(262_144),
-                limit_bytes: Some(16 << 20),
-                backlog_bytes: 1_242 * 300,
-                backlog_packets: 300,
-                drops: full * 40,
-                overlimits: 12_345,
-            },
-            Queue { device: "veth1".into(), ifindex: 7, kind: "noqueue".into(), ..Queue::default() },
+                handle: Handle(0x8001_0000),
+                config: Config {
+                    rate_bit_s: Some(100_000_000),
+                    burst_bytes: Some(262_144),
+                    limit_bytes: Some(16 << 20),
+                    ..Config::default()
+                },
+                counters: Counters {
+                    backlog_bytes: 1_242 * 300,
+                    backlog_packets: 300,
+                    drops: full * 40,
+                    overlimits: 12_345,
+                    ..Counters::default()
+                },
+                ..Qdisc::default()
+            }),
+            queue(Qdisc { device: "veth1".into(), ifindex: 7, kind: "noqueue".into(), ..Qdisc::default() }),
         ]),
     }
 }
@@ -166,8 +198,7 @@ pub(crate) fn surroundings(full: u64) -> Surroundings {
 pub(crate) fn all() -> Vec<Update> {
     let mut all = vec![nothing(), quiet(), shaper(), overloaded(), all_dropped(), lossy(), over()];
     let bare = Update { surroundings: None, ..all[2].clone() };
-    let unread =
-        Update { surroundings: Some(Arc::new(Surroundings::default())), ..all[3].clone() };
+    let unread = Update { surroundings: Some(Arc::new(Surroundings::default())), ..all[3].clone() };
     all.extend([bare, unread]);
     all
 }

@@ -1,12 +1,12 @@
 //! Every screen at three sizes, and the main screen in every state.
 
+use observer::surroundings::Update;
 use observer::tui::screen;
 use observer::tui::state::{Action, Line, Screen, State};
 use observer::tui::theme::{Depth, Theme};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
-use observer::surroundings::Update;
 
 use crate::fixtures;
 
@@ -86,7 +86,14 @@ fn component_screens_under_overload_and_with_nothing_known() {
     let overloaded = fixtures::overloaded();
     let bare = Update { surroundings: None, ..fixtures::nothing() };
     for (name, update) in [("overloaded", overloaded), ("bare", bare)] {
-        for screen in [Screen::Sender, Screen::Shaper, Screen::Receiver, Screen::Flows, Screen::Journeys, Screen::Health] {
+        for screen in [
+            Screen::Sender,
+            Screen::Shaper,
+            Screen::Receiver,
+            Screen::Flows,
+            Screen::Journeys,
+            Screen::Health,
+        ] {
             let mut state = with(Some(update.clone()), (80, 24));
             state.act(Action::Show(screen));
             check(&format!("{name}-{}", screen.title()), &state);
@@ -106,7 +113,10 @@ fn a_filter_while_it_is_typed() {
 fn below_the_smallest_size_it_says_so() {
     for size in [(39, 12), (40, 11), (12, 3), (1, 1)] {
         let shown = text(&frame(&with(Some(fixtures::quiet()), size), Theme::FULL));
-        assert!("40 × 12 needed, ".starts_with(shown.lines().next().unwrap_or("").get(..1).unwrap_or("")), "{shown}");
+        assert!(
+            "40 × 12 needed, ".starts_with(shown.lines().next().unwrap_or("").get(..1).unwrap_or("")),
+            "{shown}"
+        );
     }
 }
 

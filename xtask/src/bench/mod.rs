@@ -23,6 +23,7 @@ mod lateness;
 mod pair;
 mod record;
 mod report;
+mod screen;
 mod stats;
 mod throughput;
 mod tool;
@@ -47,6 +48,8 @@ const QUIET: f64 = 0.05;
 pub(crate) enum Bench {
     /// `load` beside iperf3, sockperf and nuttcp (needs root; a quarter of an hour)
     Load(LoadOptions),
+    /// What the terminal UI's thread takes of a CPU beside a load (needs root; a minute)
+    Tui(screen::TuiOptions),
 }
 
 /// Options of `bench load`.
@@ -73,7 +76,7 @@ const PEERS: &[apt::Need] = &[
 
 /// Not root.
 #[derive(Debug, thiserror::Error)]
-#[error("the comparison makes network namespaces: run `cargo xtask bench load` as root")]
+#[error("it makes network namespaces, or loads BPF programs: run `cargo xtask bench` as root")]
 pub(crate) struct NotRoot;
 
 /// Ctrl-C or SIGTERM came.
@@ -87,7 +90,10 @@ pub(crate) struct Interrupted;
 ///
 /// If something needed is missing, a tool does not work, or it is interrupted.
 pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
-    let Bench::Load(options) = bench;
+    let options = match bench {
+        Bench::Load(options) => options,
+        Bench::Tui(options) => return screen::measure(options),
+    };
     match load(options) {
         Err(error) if error.is::<Interrupted>() => {
             eprintln!("{error}");

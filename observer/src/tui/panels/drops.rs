@@ -77,7 +77,8 @@ fn since(view: &View<'_>, name: &str) -> Option<String> {
     let now = view.snapshot.total.to_ns;
     let ago = |at: u64| duration(now.saturating_sub(at));
     // What the time line has forgotten may have come before.
-    let least = if timeline.first().is_some_and(|m| m.number == first.number && m.number > 0) { "≥" } else { "" };
+    let least =
+        if timeline.first().is_some_and(|m| m.number == first.number && m.number > 0) { "≥" } else { "" };
     Some(if last.to_ns >= now {
         format!("for {least}{}", ago(first.from_ns))
     } else {

@@ -12,6 +12,11 @@ use crate::view::units::{count, duration, percent};
 /// Depth to which nested figures are shown.
 const DEPTH: usize = 3;
 
+/// A model as the report writes it; `None` where there is none.
+pub fn value(model: &impl serde::Serialize) -> Option<Value> {
+    serde_json::to_value(model).ok().filter(|v| !v.is_null())
+}
+
 /// Figures of `model`, a row each: `name value`.
 pub fn figures(model: &Value) -> Vec<(String, String)> {
     let mut rows = Vec::new();

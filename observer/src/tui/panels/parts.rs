@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::Line;
 
-use super::quantiles::{VALUE, cell, fitting};
+use super::quantiles::{cell, fitting};
 use crate::component::{Component, Part};
 use crate::tui::draw::{View, lines, short, span, titled};
 
@@ -41,18 +41,21 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, component: Com
     let columns = fitting(area.width, NAME + COUNT);
     let mut head = format!("{:<NAME$}{:>COUNT$}", "", "count");
     for (name, _) in &columns {
-        head += &format!("{name:>VALUE$}");
+        head += &format!("{name:>8} ");
     }
     let mut text = vec![Line::from(span(head, view.theme.faint()))];
     let whole = |r: &crate::report::Report| r.components.get(component).distribution.clone();
-    let mut row = |name: String, style: Style, of: &dyn Fn(&crate::report::Report) -> Option<crate::report::Distribution>| {
-        let n = view.state.spanned().and_then(of).map_or(0, |d| d.count);
-        let mut figures = format!("{:>COUNT$}", short(n));
-        for (_, value) in &columns {
-            figures += &cell(view.quoted(|r| of(r).as_ref().and_then(value)));
-        }
-        text.push(Line::from(vec![span(format!("{name:<NAME$}"), style), span(figures, Style::new())]));
-    };
+    let mut row =
+        |name: String,
+         style: Style,
+         of: &dyn Fn(&crate::report::Report) -> Option<crate::report::Distribution>| {
+            let n = view.state.spanned().and_then(of).map_or(0, |d| d.count);
+            let mut figures = format!("{:>COUNT$}", short(n));
+            for (_, value) in &columns {
+                figures += &cell(view.quoted(|r| of(r).as_ref().and_then(value)));
+            }
+            text.push(Line::from(vec![span(format!("{name:<NAME$}"), style), span(figures, Style::new())]));
+        };
     let name = format!("{} {}", view.theme.fill(component), component.title());
     row(name, view.theme.component(component), &|r| Some(whole(r)));
     for part in Part::ALL.into_iter().filter(|p| p.component() == component) {

@@ -8,7 +8,7 @@ use ratatui::text::Line;
 
 use crate::component::Component;
 use crate::report::{Distribution, Report};
-use crate::tui::draw::{View, lines, short, span, titled};
+use crate::tui::draw::{View, lines, short, span};
 use crate::view::units::{count, duration, percent};
 
 /// A column: its title and the value in it.
@@ -54,14 +54,9 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         lines(frame, area, vec![total(view)]);
         return;
     }
-    let area = titled(frame, area, view.theme, &format!("quantiles, {}", view.span_title()));
-    let headed = area.height > 5;
     let wide = usize::from(area.width) >= NAME + COUNT + COLUMNS.len() * VALUE + SHARES;
     let columns = fitting(area.width, NAME + COUNT);
-    let mut rows = Vec::new();
-    if headed {
-        rows.push(head(&columns, view, wide));
-    }
+    let mut rows = vec![head(&columns, view, wide)];
     for component in Component::ALL {
         let name = format!("{} {}", view.theme.fill(component), component.title());
         let style = view.theme.component(component);
@@ -76,12 +71,13 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
 }
 
 fn head(columns: &[Column], view: &View<'_>, wide: bool) -> Line<'static> {
-    let mut text = format!("{:<NAME$}{:>COUNT$}", "", "datagrams");
+    let title = format!("── {}", view.span_name());
+    let mut text = format!("{title:<w$}datagrams", w = NAME + COUNT - 9);
     for (name, _) in columns {
-        text += &format!("{name:>VALUE$}");
+        text += &format!("{name:>8} ");
     }
     if wide {
-        text += &format!("{:>9}{:>9}{:>11}", ">p99", ">p99.9", "not known");
+        text += &format!("{:>8} {:>8} {:>10}", ">p99", ">p99.9", "not known");
     }
     Line::from(span(text, view.theme.faint()))
 }

@@ -44,7 +44,16 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, side: Side, fr
     let wide = area.width >= 76;
     let width = if wide { 20 } else { 8 };
     let mut text = vec![Line::from(span(
-        format!("{:<22}{:<w$}{:>7}{:>7}{:>8}{:>8}", "socket", "fill, peak", "now", "peak", "of", "drops", w = width + 1),
+        format!(
+            "{:<22}{:<w$}{:>7}{:>7}{:>8}{:>8}",
+            "socket",
+            "fill, peak",
+            "now",
+            "peak",
+            "of",
+            "drops",
+            w = width + 1
+        ),
         theme.faint(),
     ))];
     text.extend(sockets.iter().skip(from).map(|s| {

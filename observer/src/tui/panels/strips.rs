@@ -52,10 +52,8 @@ pub fn all(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         style,
         value: Box::new(move |m: &Moment| m.marks.get(index).and_then(|marks| mark(line, marks))),
     };
-    let mut strips: Vec<Strip<'_>> = Component::ALL
-        .iter()
-        .map(|c| strip(*c as usize, c.title(), view.theme.component(*c)))
-        .collect();
+    let mut strips: Vec<Strip<'_>> =
+        Component::ALL.iter().map(|c| strip(*c as usize, c.title(), view.theme.component(*c))).collect();
     strips.push(strip(TOTAL, "total", Style::new()));
     render(frame, area, view, line.name(), &strips, true);
 }
@@ -94,9 +92,10 @@ fn column(moment: &Moment, per_column: usize) -> u64 {
 /// The time that these columns cover, for a title.
 pub fn covered(columns: &[&[Arc<Moment>]]) -> String {
     let ends = columns.first().and_then(|c| c.first()).zip(columns.last().and_then(|c| c.last()));
-    ends.map_or_else(|| "nothing yet".to_owned(), |(from, to)| {
-        format!("last {}", duration(to.to_ns.saturating_sub(from.from_ns)))
-    })
+    ends.map_or_else(
+        || "nothing yet".to_owned(),
+        |(from, to)| format!("last {}", duration(to.to_ns.saturating_sub(from.from_ns))),
+    )
 }
 
 fn render(
@@ -110,7 +109,8 @@ fn render(
     let width = usize::from(area.width).saturating_sub(LABEL + VALUE);
     let columns = columns(view, width);
     // The largest of a column: what is worst is what is looked for.
-    let worst = |strip: &Strip<'_>, column: &[Arc<Moment>]| column.iter().filter_map(|m| (strip.value)(m)).max();
+    let worst =
+        |strip: &Strip<'_>, column: &[Arc<Moment>]| column.iter().filter_map(|m| (strip.value)(m)).max();
     let highest =
         strips.iter().flat_map(|s| columns.iter().filter_map(|c| worst(s, c))).max().unwrap_or(1_000_000);
     let top = top(highest);
@@ -134,7 +134,8 @@ fn render(
         let dropped = |column: &[Arc<Moment>]| column.iter().flat_map(|m| m.dropped.values()).sum::<u64>();
         let counts: Vec<u64> = columns.iter().map(|c| dropped(c)).collect();
         let most = counts.iter().copied().max().unwrap_or(0);
-        let heights: Vec<usize> = counts.iter().map(|n| if *n == 0 { 0 } else { share(*n, most, 8) }).collect();
+        let heights: Vec<usize> =
+            counts.iter().map(|n| if *n == 0 { 0 } else { share(*n, most, 8) }).collect();
         let style = if most > 0 { view.theme.alarm() } else { view.theme.faint() };
         let name = if most > 0 { "! dropped" } else { "dropped" };
         let strip = Strip { name: name.to_owned(), style, value: Box::new(|_| None) };

@@ -39,7 +39,8 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
 fn losses(report: &Report) -> String {
     let mut lost: Vec<_> = report.counts.lost_events.iter().collect();
     lost.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
-    let listed: Vec<String> = lost.iter().take(3).map(|(cause, n)| format!("{cause} {}", count(**n))).collect();
+    let listed: Vec<String> =
+        lost.iter().take(3).map(|(cause, n)| format!("{cause} {}", count(**n))).collect();
     if listed.is_empty() { String::new() } else { format!(" ({})", listed.join(", ")) }
 }
 

@@ -69,7 +69,10 @@ fn name_width(width: u16, wide: bool) -> usize {
 fn heading(width: u16, wide: bool) -> String {
     let name = format!("{:<w$}", "flow", w = name_width(width, wide));
     if wide {
-        format!("{name}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>14}", "p50", "p99", "p99.9", "max", "read", "dropped", "worst")
+        format!(
+            "{name}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}{:>14}",
+            "p50", "p99", "p99.9", "max", "read", "dropped", "worst"
+        )
     } else {
         format!("{name}{:>9}{:>9}{:>7}", "p99", "max", "drops")
     }

@@ -12,15 +12,16 @@ use crate::tui::state::Line;
 pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     // The verdict with its reason, as far as others have room beside it.
     let verdict_rows = verdict::rows(view, area.width).clamp(2, 5);
-    let findings = view.state.whole().map_or(0, |r| {
-        r.findings.iter().filter(|f| f.level > crate::report::Level::Passed).count()
-    });
+    let findings = view
+        .state
+        .whole()
+        .map_or(0, |r| r.findings.iter().filter(|f| f.level > crate::report::Level::Passed).count());
     let trust_rows = u16::try_from(findings).unwrap_or(9).saturating_mul(2).saturating_add(1);
     let wants = [
         Want { least: 2, good: verdict_rows, most: verdict_rows, rank: 0 },
         Want { least: 3, good: 4, most: 4, rank: 3 },
         Want { least: 0, good: 6, most: strips::most_rows(5), rank: 6 },
-        Want { least: 1, good: 7, most: 7, rank: 4 },
+        Want { least: 1, good: 6, most: 6, rank: 4 },
         Want { least: 1, good: 1, most: drops::rows(view).max(1), rank: 1 },
         Want { least: 1, good: 1, most: 1, rank: 5 },
         Want { least: 1, good: 1, most: trust_rows.min(6), rank: 2 },

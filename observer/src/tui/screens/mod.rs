@@ -34,9 +34,7 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
 pub fn row_at(state: &State, body: Rect, y: u16) -> Option<usize> {
     let (list, rows) = match state.screen {
         Screen::Flows => (flows::list(body), state.flows().len()),
-        Screen::Journeys => {
-            (journeys::list(body), state.shown().map_or(0, |u| u.snapshot.slowest.len()))
-        }
+        Screen::Journeys => (journeys::list(body), state.shown().map_or(0, |u| u.snapshot.slowest.len())),
         _ => return None,
     };
     if y < list.y || y >= list.bottom() {

@@ -7,15 +7,16 @@ use ratatui::text::Line;
 
 use crate::component::Component;
 use crate::metrics::calls::STEPS;
+use crate::surroundings::Side;
 use crate::tui::draw::{View, Want, bar, divide, lines, ratio, row, short, span, stack, titled};
 use crate::tui::panels::{models, parts, sockets, strips};
-use crate::surroundings::Side;
 use crate::view::units::{count, duration, rate};
 
 /// Draws it.
 pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
-    let model = view.snapshot.total.sender_queue.as_ref();
-    let model_rows = model.map_or(2, |m| u16::try_from(models::figures(m).len() + 1).unwrap_or(u16::MAX));
+    let model = models::value(&view.snapshot.total.sender_queue);
+    let model_rows =
+        model.as_ref().map_or(2, |m| u16::try_from(models::figures(m).len() + 1).unwrap_or(u16::MAX));
     let batches = u16::try_from(batch_rows(view)).unwrap_or(0);
     let wants = [
         Want { least: 2, good: 7, most: parts::rows(Component::SenderQueue), rank: 0 },
@@ -33,7 +34,7 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         areas[2],
         view,
         "model of the sender queue",
-        model,
+        model.as_ref(),
         "none: it needs bursts that the sender cannot keep up with",
     );
     batch(frame, areas[3], view);
@@ -52,7 +53,11 @@ fn pace(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let mean = view.snapshot.sending.mean().map_or_else(|| "—".to_owned(), |mean| format!("{mean:.1}"));
     let waits = &view.snapshot.total.waits;
     let waited = |w: &crate::report::WaitTotals| {
-        if w.count == 0 { "never".to_owned() } else { format!("{} times, longest {}", count(w.count), duration(w.max_ns)) }
+        if w.count == 0 {
+            "never".to_owned()
+        } else {
+            format!("{} times, longest {}", count(w.count), duration(w.max_ns))
+        }
     };
     lines(
         frame,

@@ -14,8 +14,9 @@ use crate::view::units::duration;
 
 /// Draws it.
 pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
-    let model = view.snapshot.total.limiter.as_ref();
-    let model_rows = model.map_or(2, |m| u16::try_from(models::figures(m).len() + 1).unwrap_or(u16::MAX));
+    let model = models::value(&view.snapshot.total.limiter);
+    let model_rows =
+        model.as_ref().map_or(2, |m| u16::try_from(models::figures(m).len() + 1).unwrap_or(u16::MAX));
     let queues = view.surroundings.and_then(|s| s.queues.as_ref());
     let queue_rows = queues.map_or(2, |q| u16::try_from(q.len().max(1) + 2).unwrap_or(u16::MAX));
     let wants = [
@@ -29,13 +30,13 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     parts::render(frame, areas[0], view, Component::Shaper);
     qdiscs(frame, areas[1], view, queues.map(Vec::as_slice));
     slowest_hop(frame, areas[2], view, queues.map(Vec::as_slice));
-    models::render(frame, areas[3], view, "rate limiter found", model, "none found");
+    models::render(frame, areas[3], view, "rate limiter found", model.as_ref(), "none found");
     strips::of_component(frame, areas[4], view, Component::Shaper);
 }
 
 fn qdiscs(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, queues: Option<&[Queue]>) {
     let theme = view.theme;
-    let area = titled(frame, area, theme, "queueing disciplines on the way");
+    let area = titled(frame, area, theme, "queueing disciplines (rate in bit/s, sizes in bytes)");
     let Some(queues) = queues else {
         let text = "not known here: the qdiscs' settings and counters were not read";
         lines(frame, area, vec![Line::from(span(text, theme.faint()))]);
@@ -46,25 +47,33 @@ fn qdiscs(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, queues: Option<&[Q
         return;
     }
     let head = format!(
-        "{:<16}{:<10}{:>8}{:>7}{:>7}{:>8}{:>7}{:>8}{:>7}",
+        "{:<16}{:<10}{:>7}{:>7}{:>7}{:>8}{:>7}{:>8}{:>7}",
         "device", "kind", "rate", "burst", "limit", "backlog", "pkts", "drops", "over"
     );
     let mut text = vec![Line::from(span(head, theme.faint()))];
-    let or_dash = |n: Option<u64>| n.map_or_else(|| "—".to_owned(), short);
-    text.extend(queues.iter().skip(view.state.row()).map(|q| {
-        let style = if q.drops > 0 { theme.alarm() } else { Style::new() };
+    text.extend(queues.iter().skip(view.state.row()).map(|queue| {
+        let (q, c) = (&queue.qdisc, &queue.qdisc.counters);
+        let style = match () {
+            () if c.drops > 0 => theme.alarm(),
+            () if q.is_limiter() => theme.heading(),
+            () => Style::new(),
+        };
         let name: String = format!("{} {}", q.device, q.handle).chars().take(15).collect();
+        let limit = match (q.config.limit_bytes, q.config.limit_packets) {
+            (Some(bytes), _) => short(bytes),
+            (None, Some(packets)) => format!("{}p", short(packets)),
+            (None, None) => "—".to_owned(),
+        };
         Line::from(span(
             format!(
-                "{name:<16}{:<10}{:>8}{:>7}{:>7}{:>8}{:>7}{:>8}{:>7}",
+                "{name:<16}{:<10}{:>7}{:>7}{limit:>7}{:>8}{:>7}{:>8}{:>7}",
                 q.kind,
-                q.rate_bit_per_s.map_or_else(|| "—".to_owned(), bits),
-                or_dash(q.burst_bytes),
-                or_dash(q.limit_bytes),
-                short(q.backlog_bytes),
-                short(q.backlog_packets),
-                short(q.drops),
-                short(q.overlimits)
+                q.config.rate_bit_s.map_or_else(|| "—".to_owned(), bits),
+                q.config.burst_bytes.map_or_else(|| "—".to_owned(), short),
+                short(c.backlog_bytes),
+                short(c.backlog_packets),
+                short(c.drops),
+                short(c.overlimits)
             ),
             style,
         ))
@@ -72,9 +81,19 @@ fn qdiscs(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, queues: Option<&[Q
     lines(frame, area, text);
 }
 
-/// `100Mb/s`, as tc would say `100Mbit`.
+/// A rate in bit/s: `100M`.
 fn bits(per_second: u64) -> String {
-    format!("{}b", short(per_second))
+    match per_second {
+        n if n >= 1_000_000_000 => {
+            format!("{:.3}", crate::tui::draw::ratio(n, 1_000_000_000))
+                .trim_end_matches('0')
+                .trim_end_matches('.')
+                .to_owned()
+                + "G"
+        }
+        n if n >= 1_000_000 && n.is_multiple_of(1_000_000) => format!("{}M", n / 1_000_000),
+        n => short(n),
+    }
 }
 
 fn slowest_hop(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, queues: Option<&[Queue]>) {
@@ -85,8 +104,8 @@ fn slowest_hop(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, queues: Optio
             let device = queues
                 .into_iter()
                 .flatten()
-                .find(|q| q.ifindex == hop.ifindex)
-                .map_or_else(|| format!("device {}", hop.ifindex), |q| q.device.clone());
+                .find(|q| q.qdisc.ifindex == hop.ifindex)
+                .map_or_else(|| format!("device {}", hop.ifindex), |q| q.qdisc.device.clone());
             let qdisc = hop.qdisc_ns.map_or_else(
                 || "no qdisc seen there".to_owned(),
                 |ns| format!("{} of it in the qdisc", duration(ns)),
