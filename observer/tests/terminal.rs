@@ -60,6 +60,7 @@ impl Terminal {
             .args(["-x", &columns.to_string(), "-y", &rows.to_string(), &script])
             .env("LC_ALL", "C.UTF-8")
             .env("OBSERVER_TEST_CHILD", "1")
+            .env("RUST_BACKTRACE", "0")
             .status()
             .unwrap();
         assert!(started.success());

@@ -18,7 +18,7 @@ use ratatui::crossterm::event::{self, Event};
 
 use super::feed::{Fed, Feed};
 use super::state::{Effect, State};
-use super::terminal::{Guard, TerminalError, hung_up};
+use super::terminal::{Guard, TerminalError, Waited, Watchdog, hung_up, wait};
 use super::theme::Theme;
 use super::{keys, screen};
 use crate::report::Report;
@@ -69,6 +69,7 @@ pub enum Left {
 /// given back in any case.
 pub fn run(options: &Options, feed: &mut dyn Feed) -> Result<Left, TerminalError> {
     let mut guard = Guard::take()?;
+    let _watchdog = Watchdog::start(Arc::clone(&options.stop))?;
     let size = guard.terminal().size()?;
     let mut state = State::new(options.scene.clone(), (size.width, size.height));
     match turn(options, feed, &mut state, guard.terminal()) {
@@ -90,9 +91,6 @@ fn turn<B: Backend<Error = io::Error>>(
         if options.stop.load(Ordering::Relaxed) {
             return Ok(Left::Signal);
         }
-        if hung_up() {
-            return Ok(Left::HungUp);
-        }
         if options.duration.is_some_and(|d| started.elapsed() >= d) {
             return Ok(Left::Duration);
         }
@@ -103,16 +101,18 @@ fn turn<B: Backend<Error = io::Error>>(
             terminal.draw(|frame| screen::render(frame, state, options.theme))?;
             pace.drawn(Instant::now());
         }
-        if event::poll(pace.wait(Instant::now()))? {
-            for _ in 0..EVENTS {
-                if handle(&event::read()?, state, feed) {
-                    return Ok(Left::Asked);
-                }
-                pace.input();
-                if !event::poll(Duration::ZERO)? {
-                    break;
-                }
+        if wait(pace.wait(Instant::now())) == Waited::HungUp {
+            return Ok(Left::HungUp);
+        }
+        // Also without input: a new size is not in it.
+        for _ in 0..EVENTS {
+            if !event::poll(Duration::ZERO)? {
+                break;
             }
+            if handle(&event::read()?, state, feed) {
+                return Ok(Left::Asked);
+            }
+            pace.input();
         }
     }
 }
@@ -129,7 +129,7 @@ pub(super) fn take(feed: &mut dyn Feed, state: &mut State) -> bool {
             Fed::Update(update) => state.update(update),
             Fed::Scene(scene) => state.begin_scene(scene),
             Fed::Ended(why) => {
-                state.ended = Some(why);
+                state.end(why);
                 return true;
             }
         }

@@ -367,6 +367,12 @@ impl State {
         self.keep_rows_in_bounds();
     }
 
+    /// No more will come; what is shown stays.
+    pub fn end(&mut self, why: String) {
+        self.ended = Some(why);
+        self.message = None;
+    }
+
     /// Does what was asked for; what is left to do outside is returned.
     pub fn act(&mut self, action: Action) -> Option<Effect> {
         if !matches!(action, Action::Resize(..)) {

@@ -10,6 +10,7 @@ use std::os::fd::AsFd;
 use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Once};
+use std::time::{Duration, Instant};
 
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -118,15 +119,86 @@ fn give_back_in_a_panic() {
     });
 }
 
-/// Whether the terminal is gone: its window was closed, its connection lost.
-pub fn hung_up() -> bool {
+/// What waiting for the terminal came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// There is something to read.
+    Input,
+    /// The time is over, or a signal came (another size, perhaps).
+    Nothing,
+    /// The terminal is gone: its window was closed, its connection lost.
+    HungUp,
+}
+
+/// Waits for input, at most this long. crossterm must not be asked once the
+/// terminal is gone: it then reads the end of its input again and again.
+pub fn wait(longest: Duration) -> Waited {
     let stdin = io::stdin();
     let fd = stdin.as_fd();
-    let mut fds = [PollFd::new(&fd, PollFlags::empty())];
-    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-    match poll(&mut fds, Some(&now)) {
-        Ok(_) => fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL),
-        Err(_) => false,
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    let timeout = rustix::event::Timespec {
+        tv_sec: i64::try_from(longest.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: longest.subsec_nanos().into(),
+    };
+    if poll(&mut fds, Some(&timeout)).is_err() {
+        return Waited::Nothing;
+    }
+    let seen = fds[0].revents();
+    match () {
+        () if seen.intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) => Waited::HungUp,
+        () if seen.contains(PollFlags::IN) => Waited::Input,
+        () => Waited::Nothing,
+    }
+}
+
+/// Whether the terminal is gone.
+pub fn hung_up() -> bool {
+    wait(Duration::ZERO) == Waited::HungUp
+}
+
+/// How long the event loop may take to notice that it is to end.
+const GRACE: Duration = Duration::from_secs(3);
+/// How often that is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Ends the process where its event loop cannot: it hangs in a write to a
+/// terminal that takes nothing, or in a read from one that is gone. Dropping
+/// it calls it off.
+pub struct Watchdog {
+    over: Arc<AtomicBool>,
+}
+
+impl Watchdog {
+    /// Watches for `stop` and for the end of the terminal.
+    ///
+    /// # Errors
+    ///
+    /// If there can be no thread for it.
+    pub fn start(stop: Arc<AtomicBool>) -> io::Result<Self> {
+        let over = Arc::new(AtomicBool::new(false));
+        let called_off = Arc::clone(&over);
+        std::thread::Builder::new().name("observer-watchdog".to_owned()).spawn(move || {
+            let mut since = None;
+            while !called_off.load(Ordering::Relaxed) {
+                if stop.load(Ordering::Relaxed) || hung_up() {
+                    let since: &mut Instant = since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= GRACE && !called_off.load(Ordering::Relaxed) {
+                        // Its settings alone: writing would hang here too.
+                        // What is attached goes with the process.
+                        let _ = disable_raw_mode();
+                        std::process::exit(SECOND);
+                    }
+                }
+                std::thread::sleep(LOOK);
+            }
+        })?;
+        Ok(Self { over })
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
     }
 }
 

@@ -85,7 +85,7 @@ fn no_sequence_of_events_leaves_the_documented_states() {
     for n in 0..EVENTS {
         match rng.u16(0..1000) {
             0 => state.begin_scene("another".to_owned()),
-            1 => state.ended = Some("it broke".to_owned()),
+            1 => state.end("it broke".to_owned()),
             2..30 => state.update(rng.choice(&pictures).unwrap().clone()),
             _ => {}
         }
