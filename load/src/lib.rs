@@ -25,6 +25,7 @@ pub mod host;
 mod num;
 pub mod pace;
 pub mod pair;
+pub mod pattern;
 mod progress;
 pub mod recv;
 pub mod report;

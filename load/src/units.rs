@@ -87,6 +87,22 @@ pub fn duration(text: &str) -> Result<Duration, UnitError> {
     Ok(Duration::from_nanos(crate::num::round_u64(seconds * 1e9)))
 }
 
+/// A run id: 1 to 4294967295, decimal or `0x` and hexadecimal, as reports
+/// print it.
+///
+/// # Errors
+/// A sentence for anything else; 0 stands for "no run" in the programs.
+pub fn run_id(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    match parsed {
+        Ok(0) | Err(_) => Err("a run id is a number from 1 to 4294967295, decimal or 0x…".to_owned()),
+        Ok(id) => Ok(id),
+    }
+}
+
 /// A number of bytes: `160`, `1472B`, `64k` (= 64,000), `64KiB`, `4MiB`.
 ///
 /// # Errors

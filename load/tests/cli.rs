@@ -223,3 +223,19 @@ fn the_datagram_log_has_every_time() {
     assert!(rows.iter().all(|r| r[3] <= r[4] && r[4] <= r[5]));
     assert_eq!(rows[0][0], r["send"]["run"].as_i64().unwrap());
 }
+
+#[test]
+fn probing_patterns_are_sent_whole() {
+    let (_, report) = json("both --pattern trains --train 20 --every 20ms --bursts 5 --json");
+    assert_eq!((&report["send"]["sent"], &report["recv"]["total"]["unique"]), (&100.into(), &100.into()));
+    for bad in [
+        "send 127.0.0.1:9 --pattern chirps",
+        "send 127.0.0.1:9 --pattern pairs --rate 1k",
+        "send 127.0.0.1:9 --train 5",
+        "send 127.0.0.1:9 --every 5ms",
+        "send 127.0.0.1:9 --start-at 5",
+        "send 127.0.0.1:9 --start-at soon",
+    ] {
+        assert_eq!(load(bad).0, 3, "{bad}");
+    }
+}

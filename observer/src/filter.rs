@@ -12,7 +12,10 @@ use std::{
 
 use observer_ebpf::abi::Settings;
 
-use crate::kernel::attach::cgroup2_root;
+use crate::{
+    correlate::pair::{DeviceId, Pair},
+    kernel::attach::cgroup2_root,
+};
 
 /// Restrictions; all that are given must hold, at either end of a flow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -53,6 +56,12 @@ pub enum FilterError {
         /// Why it could not be looked up.
         source: io::Error,
     },
+    /// Not two devices.
+    #[error("{text:?} is no pair of devices; give ENTRY:EXIT, each DEV or NETNS/DEV, as in tun0:blue/tun0")]
+    Pair {
+        /// As given.
+        text: String,
+    },
     /// No such process.
     #[error("no process {pid}")]
     Process {
@@ -87,7 +96,7 @@ impl Filter {
             settings.ifindex = device(name, namespace.as_ref().map(|(file, _)| file), self.netns.as_deref())?;
             if namespace.is_none() {
                 // Interface numbers mean something in one namespace only.
-                settings.netns = open_namespace("/proc/self/ns/net")?.1;
+                settings.netns = open_namespace(OWN_NAMESPACE)?.1;
             }
         }
         if let Some(pid) = self.pid {
@@ -112,6 +121,33 @@ impl Filter {
         Ok(())
     }
 }
+
+/// A device as `DEV`, in the caller's namespace, or `NETNS/DEV`, with the
+/// namespace's name, path or process id.
+///
+/// # Errors
+///
+/// [`FilterError`] if one or the other does not exist.
+pub fn device_id(text: &str) -> Result<DeviceId, FilterError> {
+    let (place, name) = match text.rsplit_once('/') {
+        Some((place, name)) => (Some(place), name),
+        None => (None, text),
+    };
+    let (file, netns) = open_namespace(place.unwrap_or(OWN_NAMESPACE))?;
+    Ok(DeviceId { netns, ifindex: device(name, place.map(|_| &file), place)? })
+}
+
+/// The ends of a shaper as `ENTRY:EXIT`, each as for [`device_id`].
+///
+/// # Errors
+///
+/// [`FilterError::Pair`] for another form, else as [`device_id`].
+pub fn pair(text: &str) -> Result<Pair, FilterError> {
+    let (entry, exit) = text.split_once(':').ok_or_else(|| FilterError::Pair { text: text.to_owned() })?;
+    Ok(Pair { entry: device_id(entry)?, exit: device_id(exit)? })
+}
+
+const OWN_NAMESPACE: &str = "/proc/self/ns/net";
 
 /// File-system type of namespaces (`linux/magic.h`).
 const NSFS_MAGIC: rustix::fs::FsWord = 0x6e73_6673;
@@ -162,7 +198,7 @@ fn device(name: &str, namespace: Option<&fs::File>, place: Option<&str>) -> Resu
     })
 }
 
-fn interface_index(name: &str) -> Option<u32> {
+pub(crate) fn interface_index(name: &str) -> Option<u32> {
     let socket =
         rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None).ok()?;
     rustix::net::netdevice::name_to_index(socket, name).ok().filter(|index| *index != 0)
@@ -238,6 +274,26 @@ mod tests {
         ] {
             let error = apply(&filter).unwrap_err();
             assert!(error.starts_with(says), "{error}");
+        }
+    }
+
+    #[test]
+    fn pairs_name_devices_in_namespaces() {
+        let own = open_namespace(OWN_NAMESPACE).unwrap().1;
+        let lo = DeviceId { netns: own, ifindex: 1 };
+        assert_eq!(device_id("lo").unwrap(), lo);
+        let pid = std::process::id();
+        for text in ["lo:lo".to_owned(), format!("{pid}/lo:/proc/{pid}/ns/net/lo")] {
+            assert_eq!(pair(&text).unwrap(), Pair { entry: lo, exit: lo }, "{text}");
+        }
+        for (text, hint) in [
+            ("lo", "ENTRY:EXIT"),
+            ("lo:nosuch", "nosuch"),
+            ("nowhere/lo:lo", "nowhere"),
+            (":", "no network device"),
+        ] {
+            let e = pair(text).unwrap_err().to_string();
+            assert!(e.contains(hint), "{text}: {e}");
         }
     }
 }

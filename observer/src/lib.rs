@@ -20,6 +20,7 @@ pub mod host;
 pub mod kernel;
 pub mod lab;
 pub mod metrics;
+pub mod paths;
 pub mod pipeline;
 pub mod report;
 pub mod run;

@@ -7,7 +7,10 @@
 
 use std::sync::Arc;
 
-use crate::correlate::{Correlator, Outcome};
+use observer_ebpf::abi::{JourneyRecord, flow_id};
+
+use crate::correlate::pair::Pairs;
+use crate::correlate::{Correlator, Outcome, stream};
 use crate::metrics::counts::{self, RecordsSeen, Totals};
 use crate::metrics::{FlowMetrics, SendCalls, Slowest, Window};
 use crate::report::build::{Ingredients, report};
@@ -20,6 +23,7 @@ use crate::timeline::{Moment, Timeline};
 #[derive(Debug)]
 pub struct Pipeline {
     meta: SourceMeta,
+    pairs: Pairs,
     correlator: Correlator,
     interval: Window,
     whole: Window,
@@ -52,6 +56,7 @@ impl Pipeline {
         let start_ns = meta.start_ns;
         Self {
             meta,
+            pairs: Pairs::default(),
             correlator: Correlator::default(),
             interval: Window::default(),
             whole: Window::default(),
@@ -71,6 +76,11 @@ impl Pipeline {
         }
     }
 
+    /// Names devices that are, two by two, the ends of a shaper.
+    pub fn pairs(&mut self, pairs: Pairs) {
+        self.pairs = pairs;
+    }
+
     /// Leaves datagrams offered before `from_ns` (a warm-up) out of every
     /// distribution from now on. They stay in the counts.
     pub fn measure_from(&mut self, from_ns: i64) {
@@ -82,7 +92,7 @@ impl Pipeline {
         self.correlator.control(batch);
         self.seen.malformed = self.seen.malformed.saturating_add(batch.malformed);
         for record in &batch.journeys {
-            let journey = self.correlator.journey(record);
+            let journey = self.correlator.journey(&self.paired(record));
             if record.offer_ns < self.measure_from_ns {
                 match journey.outcome {
                     Outcome::Delivered => self.left_out.delivered += 1,
@@ -102,6 +112,15 @@ impl Pipeline {
                 }
             }
         }
+    }
+
+    /// The record as it is with the named pairs.
+    fn paired(&self, record: &JourneyRecord) -> JourneyRecord {
+        if self.pairs.is_empty() {
+            return *record;
+        }
+        let (sender, receiver) = self.correlator.flows.namespaces(flow_id(record.run, stream(record)));
+        self.pairs.resolve(*record, sender, receiver)
     }
 
     /// Takes in the tables read at an interval. A caller that reads them less

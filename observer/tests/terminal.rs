@@ -1,7 +1,7 @@
 //! The terminal UI in a real terminal emulator (tmux): what is read on it, and
 //! that the terminal is as it was on every way out.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use std::collections::HashSet;
 use std::fs;

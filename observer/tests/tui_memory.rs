@@ -1,8 +1,6 @@
 //! An hour of pictures in a process of its own, with every byte counted: what
 //! is kept does not grow with the length of a run.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use load::control::Token;
+use load::pattern::Pattern;
 use load::units;
 use load::{Buffer, CatchUp, Engine, Idle, ReadCall, RecvConfig, Schedule, SendCall, SendConfig};
 
@@ -54,6 +55,10 @@ pub(crate) struct SendArgs {
     /// Local address, as ADDRESS:PORT (port 0: any).
     #[arg(long, value_name = "ADDR")]
     pub(crate) bind: Option<SocketAddr>,
+    /// Start when the wall clock shows so many seconds since 1970 (1767225600.5): several
+    /// senders at the same time.
+    #[arg(long, value_name = "TIME", conflicts_with = "control", value_parser = start_at)]
+    pub(crate) start_at: Option<i64>,
     #[command(flatten)]
     pub(crate) control: ControlArgs,
     #[command(flatten)]
@@ -85,7 +90,8 @@ impl ControlArgs {
 }
 
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("schedule").args(["rate", "unthrottled", "burst", "poisson"]))]
+#[command(group = ArgGroup::new("schedule").args(["rate", "unthrottled", "burst", "poisson", "pattern"]))]
+#[command(group = ArgGroup::new("grouped").args(["burst", "pattern"]).multiple(true))]
 pub(crate) struct LoadArgs {
     /// Constant rate, datagrams per second (50k, 1.6M/s). Default 1k.
     #[arg(long, value_parser = units::rate, value_name = "RATE")]
@@ -103,11 +109,18 @@ pub(crate) struct LoadArgs {
     #[arg(long, value_parser = units::rate, value_name = "RATE", requires = "burst")]
     dispatch: Option<f64>,
     /// From one burst to the next; without it, a single burst.
-    #[arg(long, value_parser = units::duration, value_name = "TIME", requires = "burst")]
+    #[arg(long, value_parser = units::duration, value_name = "TIME", requires = "grouped")]
     every: Option<Duration>,
     /// How many bursts.
     #[arg(long, value_parser = units::count, value_name = "N", requires = "every")]
     bursts: Option<u64>,
+    /// Probe the path instead of filling it: pairs, or trains, of datagrams sent all at once
+    /// (`observer paths` measures by them). --every and --bursts say how often.
+    #[arg(long, value_enum, value_name = "PATTERN")]
+    pattern: Option<PatternArg>,
+    /// Datagrams in a train. Default 300.
+    #[arg(long, value_parser = units::count, value_name = "N", requires = "pattern")]
+    train: Option<u64>,
     /// Send at --rate for the first time, be silent for the second, and so on.
     #[arg(long, value_parser = on_off, value_name = "ON:OFF", requires = "rate")]
     on_off: Option<(Duration, Duration)>,
@@ -165,8 +178,8 @@ pub(crate) struct LoadArgs {
     /// CPUs for the threads, the driver's Sender first (0,1).
     #[arg(long, value_delimiter = ',', value_name = "CPUS")]
     pin: Vec<usize>,
-    /// Run id in the stamps. Default: random.
-    #[arg(long, value_name = "ID")]
+    /// Run id in the stamps, decimal or 0x… Default: random.
+    #[arg(long, value_parser = units::run_id, value_name = "ID")]
     run_id: Option<u32>,
 }
 
@@ -208,6 +221,9 @@ impl LoadArgs {
         if self.unthrottled {
             return Schedule::Unthrottled;
         }
+        if let Some(pattern) = self.pattern {
+            return Pattern::from(pattern).schedule(self.train, self.every, self.bursts);
+        }
         if let Some(size) = self.burst {
             return Schedule::Bursts {
                 size,
@@ -227,6 +243,38 @@ impl LoadArgs {
     }
 }
 
+/// The patterns by name.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum PatternArg {
+    /// Two at once, 60 times, 10 ms apart.
+    Pairs,
+    /// 300 at once, 4 times, a second apart.
+    Trains,
+}
+
+impl From<PatternArg> for Pattern {
+    fn from(arg: PatternArg) -> Self {
+        match arg {
+            PatternArg::Pairs => Self::Pairs,
+            PatternArg::Trains => Self::Trains,
+        }
+    }
+}
+
+/// A wall-clock time, as ns of CLOCK_MONOTONIC.
+fn start_at(text: &str) -> Result<i64, String> {
+    let unix_s: f64 = text.parse().map_err(|_| "write seconds since 1970, as in 1767225600.5".to_owned())?;
+    let at = load::pattern::monotonic_at(unix_s).unwrap_or(i64::MIN);
+    let ahead = at.saturating_sub(load::clock::now_ns());
+    if (0..=HOUR_NS).contains(&ahead) {
+        Ok(at)
+    } else {
+        Err("that is not within the coming hour; write seconds since 1970, as `date +%s` prints".to_owned())
+    }
+}
+
+const HOUR_NS: i64 = 3_600_000_000_000;
+
 #[derive(Debug, Args)]
 pub(crate) struct RecvArgs {
     /// Where to listen, as ADDRESS:PORT, :PORT or PORT.
@@ -235,16 +283,16 @@ pub(crate) struct RecvArgs {
     #[arg(long, value_name = "ADDR")]
     pub(crate) from: Option<SocketAddr>,
     /// Follow only this run.
-    #[arg(long, conflicts_with = "control", value_name = "ID")]
+    #[arg(long, conflicts_with = "control", value_parser = units::run_id, value_name = "ID")]
     pub(crate) run_id: Option<u32>,
     /// Stop after this many different datagrams.
-    #[arg(long, conflicts_with = "control", value_parser = units::count, value_name = "N")]
+    #[arg(long, conflicts_with = "control", value_parser = some_count, value_name = "N")]
     pub(crate) count: Option<u64>,
     /// Stop after this long.
-    #[arg(long, conflicts_with = "control", value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, conflicts_with = "control", value_parser = some_time, value_name = "TIME")]
     pub(crate) duration: Option<Duration>,
     /// Stop when nothing came for this long, once something has.
-    #[arg(long, conflicts_with = "control", value_parser = units::duration, value_name = "TIME")]
+    #[arg(long, conflicts_with = "control", value_parser = some_time, value_name = "TIME")]
     pub(crate) until_idle: Option<Duration>,
     /// The system call that reads.
     #[arg(long, value_enum, default_value_t)]
@@ -437,6 +485,22 @@ fn two(text: &str, names: &str) -> Result<(Duration, Duration), String> {
     let (a, b) = text.split_once(':').ok_or(format!("write {names}, two durations and a colon"))?;
     let one = |t| units::duration(t).map_err(|e| e.to_string());
     Ok((one(a)?, one(b)?))
+}
+
+fn some_count(text: &str) -> Result<u64, String> {
+    match units::count(text) {
+        Ok(0) => Err("0 is nothing to wait for; leave it out to run until stopped".into()),
+        other => other.map_err(|e| e.to_string()),
+    }
+}
+
+fn some_time(text: &str) -> Result<Duration, String> {
+    match units::duration(text) {
+        Ok(d) if d.is_zero() => {
+            Err("no time is nothing to wait for; leave it out to run until stopped".into())
+        }
+        other => other.map_err(|e| e.to_string()),
+    }
 }
 
 fn on_off(text: &str) -> Result<(Duration, Duration), String> {

@@ -56,7 +56,8 @@ impl DatagramLog {
     /// Begins the file.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
-        let open = |e| Failure::System(format!("cannot write {name}: {e}"));
+        let open =
+            |e| Failure::Usage(format!("cannot write {name}: {e}; give a path that can be written to"));
         let mut out = BufWriter::with_capacity(1 << 20, File::create(path).map_err(open)?);
         out.write_all(b"run,stream,seq,intended_ns,offer_ns,received_ns,bytes,arrival\n").map_err(open)?;
         Ok(Self { path: name, out, error: None })

@@ -14,6 +14,7 @@ use load::display::Display;
 pub(crate) fn run(args: &SendArgs, stop: &Stop) -> Result<Verdict, Failure> {
     let mut config = args.load.config(resolve(&args.target)?);
     config.bind = args.bind;
+    config.start_at_ns = args.start_at;
     let control = args.control.read()?;
     let progress = Progress::new();
     let display = Display::start(&progress);

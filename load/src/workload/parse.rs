@@ -17,6 +17,7 @@ use super::{Ramp, Target, Workload};
 use crate::batch::MAX_BATCH;
 use crate::engine::{Engine, Idle};
 use crate::pace::CatchUp;
+use crate::pattern::Pattern;
 use crate::schedule::{Schedule, Step};
 use crate::units;
 
@@ -99,6 +100,8 @@ section!(RawSchedule {
     dispatch,
     every,
     bursts,
+    pattern,
+    train,
     on,
     off,
     steps,
@@ -113,7 +116,7 @@ section!(RawSchedule {
 section!(RawRamp { start, step, step_for, refine, max });
 
 /// The kinds of schedule of which one must be chosen.
-const KINDS: &str = "rate, poisson, burst, steps, replay or unthrottled";
+const KINDS: &str = "rate, poisson, burst, pattern, steps, replay or unthrottled";
 
 /// Reads a workload file; `name` is only used in errors.
 ///
@@ -346,6 +349,7 @@ impl RawSchedule {
             ("rate", &self.rate),
             ("poisson", &self.poisson),
             ("burst", &self.burst),
+            ("pattern", &self.pattern),
             ("steps", &self.steps),
             ("replay", &self.replay),
             ("unthrottled", &self.unthrottled),
@@ -391,8 +395,9 @@ impl RawSchedule {
             _ => Ok(()),
         };
         only(&["burst"], &self.dispatch, "dispatch")?;
-        only(&["burst"], &self.every, "every")?;
-        only(&["burst"], &self.bursts, "bursts")?;
+        only(&["burst", "pattern"], &self.every, "every")?;
+        only(&["burst", "pattern"], &self.bursts, "bursts")?;
+        only(&["pattern"], &self.train, "train")?;
         only(&["rate"], &self.on, "on")?;
         only(&["rate"], &self.off, "off")?;
         only(&["poisson"], &self.seed, "seed")?;
@@ -417,6 +422,7 @@ impl RawSchedule {
                 every: self.every.as_ref().map(positive_duration).transpose()?,
                 repeat: self.bursts.as_ref().map(count).transpose()?,
             },
+            "pattern" => self.pattern()?,
             "steps" => Schedule::Steps { steps: self.steps()? },
             "replay" => Schedule::Replay { offsets_ns: self.replay()?.into() },
             _ => match self.unthrottled.as_ref().map(|v| v.get_ref()) {
@@ -427,6 +433,25 @@ impl RawSchedule {
         match schedule.check() {
             Ok(()) => Ok(schedule),
             Err(e) => refuse(span, e.to_string()),
+        }
+    }
+
+    fn pattern(&self) -> Result<Schedule, Refusal> {
+        const FORMS: &str = "\"pairs\" or \"trains\"";
+        let Some(v) = &self.pattern else { return Ok(Pattern::Pairs.schedule(None, None, None)) };
+        let name = string(v, "a pattern", FORMS)?;
+        let Some(pattern) = Pattern::named(name) else {
+            return refuse(v.span(), format!("{name:?} is not a pattern; write {FORMS}"));
+        };
+        match (&self.train, pattern) {
+            (Some(v), Pattern::Pairs) => {
+                refuse(v.span(), "a pair has two datagrams; `train` goes with \"trains\"")
+            }
+            (size, _) => Ok(pattern.schedule(
+                size.as_ref().map(count).transpose()?,
+                self.every.as_ref().map(positive_duration).transpose()?,
+                self.bursts.as_ref().map(count).transpose()?,
+            )),
         }
     }
 

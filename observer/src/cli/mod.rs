@@ -10,6 +10,7 @@ pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod exit;
 pub(crate) mod observe;
+pub(crate) mod paths;
 pub(crate) mod run;
 pub(crate) mod screen;
 
@@ -54,6 +55,9 @@ pub(crate) enum Command {
     /// Runs a workload file as `load run` does, with the observer attached:
     /// objectives on components are judged, and a missed one names its culprit
     Run(run::RunArgs),
+    /// Measures the capacity of paths, and how two of them compare, by the
+    /// trains that `load send --pattern` sends meanwhile
+    Paths(paths::PathsArgs),
 }
 
 /// Options of an observation.
@@ -79,11 +83,16 @@ pub(crate) struct ObserveArgs {
     #[arg(long, value_name = "IP")]
     addr: Option<IpAddr>,
     /// Only runs with this id, decimal or 0x…; may be given several times
-    #[arg(long = "run", value_name = "ID", value_parser = run_id)]
+    #[arg(long = "run", value_name = "ID", value_parser = load::units::run_id)]
     runs: Vec<u32>,
     /// Where the stamp begins in the UDP payload, bytes
     #[arg(long, value_name = "BYTES", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1024))]
     stamp_offset: u32,
+    /// Two devices that together are a shaper, whatever is between them: what
+    /// enters the first and leaves the second waits in it. Each as DEV or
+    /// NETNS/DEV; may be given several times
+    #[arg(long = "pair", value_name = "ENTRY:EXIT")]
+    pub(crate) pairs: Vec<String>,
     /// Stop after this long and print the report (units: ms, s, m, h)
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub(crate) duration: Option<Duration>,
@@ -126,17 +135,6 @@ impl ObserveArgs {
             cgroup: self.cgroup.clone(),
             addr: self.addr,
         }
-    }
-}
-
-fn run_id(text: &str) -> Result<u32, String> {
-    let parsed = match text.strip_prefix("0x") {
-        Some(hex) => u32::from_str_radix(hex, 16),
-        None => text.parse(),
-    };
-    match parsed {
-        Ok(0) | Err(_) => Err("a run id is a number from 1 to 4294967295, decimal or 0x…".to_owned()),
-        Ok(id) => Ok(id),
     }
 }
 

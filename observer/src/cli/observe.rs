@@ -8,8 +8,13 @@ use std::{
 };
 
 use observer::{
+<<<<<<< HEAD
     attach::{Access, AttachError, Server},
     filter::FilterError,
+=======
+    correlate::pair::Pairs,
+    filter::{self, FilterError},
+>>>>>>> main
     kernel::attach::{AttachOptions, NamedRun},
     report::{Level, Report},
     session::{Session, SessionError},
@@ -52,6 +57,7 @@ impl ObserveError {
     /// The process's exit code.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Filter(FilterError::Pair { .. }) => exit::USAGE,
             Self::Filter(_) => exit::NO_TARGET,
             Self::Session(e) => exit::of_error(e),
             Self::Screen(e) => super::screen::exit_code(e),
@@ -87,6 +93,7 @@ pub(crate) fn run(args: &ObserveArgs) -> Result<ExitCode, ObserveError> {
     };
     options.settings.stamp_offset = args.stamp_offset;
     args.filter().apply(&mut options.settings)?;
+    options.pairs = Pairs::new(args.pairs.iter().map(|p| filter::pair(p)).collect::<Result<_, _>>()?);
     if args.verbose > 0 {
         options.log = Some(if args.verbose > 1 { log::Level::Debug } else { log::Level::Info });
         super::diagnostics::to_stderr();

@@ -53,6 +53,13 @@ impl FlowBook {
         self.flows.get(&id).is_some_and(|f| f.sender.is_some())
     }
 
+    /// The network namespaces of a flow's sender and receiver, as far as they
+    /// are known.
+    pub fn namespaces(&self, id: u64) -> (Option<u32>, Option<u32>) {
+        let of = |end: &Option<Endpoint>| end.as_ref().map(|e| e.netns);
+        self.flows.get(&id).map_or((None, None), |f| (of(&f.sender), of(&f.receiver)))
+    }
+
     /// What is known of a flow; run and stream at least.
     pub fn key(&self, id: u64) -> FlowKey {
         self.flows.get(&id).cloned().unwrap_or_else(|| {

@@ -5,7 +5,11 @@
 //! per record, with the components the points allow.
 
 pub mod flows;
+<<<<<<< HEAD
 mod record;
+=======
+pub mod pair;
+>>>>>>> main
 pub mod stages;
 pub mod waits;
 

@@ -21,6 +21,8 @@ use aya::{
 use aya_log::EbpfLogger;
 use observer_ebpf::abi::{JOURNEY_RINGS, JOURNEY_SLOTS, RunSlot, Settings, bytes_of, run_origin};
 
+use crate::correlate::pair::Pairs;
+
 use super::{
     KernelError,
     btf::{self, KernelTypes},
@@ -58,6 +60,9 @@ pub struct AttachOptions {
     /// Filters and thresholds. The fields that depend on the kernel are filled
     /// in here.
     pub settings: Settings,
+    /// Devices that are, two by two, the ends of a shaper. For user space
+    /// alone; the programs are not told.
+    pub pairs: Pairs,
     /// Runs to follow from the start; with any, no others are followed.
     pub runs: Vec<NamedRun>,
     /// Entries of the journey table; rounded up to a power of two.
@@ -82,6 +87,7 @@ impl Default for AttachOptions {
                 min_wait_ns: 20_000,
                 ..Settings::UNSET
             },
+            pairs: Pairs::default(),
             runs: Vec::new(),
             slots: JOURNEY_SLOTS,
             ring_bytes: 1 << 24,

@@ -70,6 +70,28 @@ pub enum LabError {
         /// Where the reading failed.
         source: serde_json::Error,
     },
+    /// A device whose other end is a forwarder could not be made.
+    #[error("TAP device {device} could not be made: {source}; needs /dev/net/tun (module tun) and root")]
+    Tap {
+        /// The device.
+        device: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A forwarder could not be started, or one of its devices failed.
+    #[error("the lab's forwarder failed: {0}")]
+    Forwarder(io::Error),
+    /// A process to be stopped and continued by turns is not there any more,
+    /// or belongs to somebody else.
+    #[error("process {pid} cannot be {doing}: {source}")]
+    Deschedule {
+        /// The process.
+        pid: u32,
+        /// `stopped` or `continued`.
+        doing: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// A counter file of the kernel could not be read.
     #[error("{} could not be read: {source}", path.display())]
     Counters {

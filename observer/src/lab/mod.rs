@@ -26,7 +26,13 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+use crate::correlate::pair::{DeviceId, Pair};
+use crate::filter;
+
+pub mod deschedule;
 mod error;
+pub mod fan_in;
+pub mod forward;
 pub mod netns;
 pub mod priority;
 mod qdisc;
@@ -35,6 +41,7 @@ mod tool;
 mod udp;
 
 pub use error::LabError;
+use forward::{ForwardConfig, Forwarder};
 pub use netns::Namespace;
 pub use qdisc::{Qdisc, QdiscOptions, Tbf, show_here as qdiscs_here};
 pub use udp::UdpCounters;
@@ -71,6 +78,9 @@ pub struct LabConfig {
     pub segment: bool,
     /// Largest IP packet the link takes, bytes; the kernel's 1500 if absent.
     pub mtu: Option<u32>,
+    /// The link is a forwarder in user space that limits what the sender
+    /// sends, instead of a veth pair.
+    pub forward: Option<ForwardConfig>,
 }
 
 /// One of the two hosts.
@@ -114,6 +124,7 @@ impl Host {
         self.ip(&[&["neighbour", "add", &peer.v4.to_string()], &known[..], &dev[..]].concat())?;
         if let (Some(own), Some(peer)) = (self.v6, peer.v6) {
             self.ip(&[&["address", "add", &format!("{own}/64"), "nodad"], &dev[..]].concat())?;
+            tool::wait_until_local(&self.namespace, own)?;
             self.ip(&[&["neighbour", "add", &peer.to_string()], &known[..], &dev[..]].concat())?;
         }
         Ok(())
@@ -130,6 +141,8 @@ impl Host {
 /// Two hosts and what stands between them. Dropping it removes them.
 #[derive(Debug)]
 pub struct Lab {
+    // Before the hosts: its devices are theirs.
+    forwarder: Option<Forwarder>,
     sender: Host,
     receiver: Host,
 }
@@ -158,7 +171,7 @@ impl Lab {
             v6: ipv6.then_some(RECEIVER_V6),
             mac: "02:00:00:00:00:02",
         };
-        let lab = Self { sender, receiver };
+        let mut lab = Self { forwarder: None, sender, receiver };
         lab.link(config)?;
         if config.bridge {
             lab.bridge()?;
@@ -168,6 +181,11 @@ impl Lab {
             host.ip(&["link", "set", "dev", "lo", "up"])?;
             for device in [LINK, host.device] {
                 host.up(device)?;
+            }
+        }
+        for host in [&lab.sender, &lab.receiver] {
+            for device in [LINK, host.device] {
+                tool::wait_until_up(&host.namespace, device)?;
             }
         }
         lab.sender.address_and_neighbour(&lab.receiver)?;
@@ -209,10 +227,45 @@ impl Lab {
         found.ok_or_else(|| LabError::Config { what: format!("tc shows no qdisc on {LINK}") })
     }
 
-    fn link(&self, config: &LabConfig) -> Result<(), LabError> {
-        let peer = self.receiver.namespace.path();
-        let peer = peer.to_string_lossy();
-        self.sender.ip(&["link", "add", LINK, "type", "veth", "peer", "name", LINK, "netns", &peer])?;
+    /// The forwarder between the hosts, where the link is one.
+    pub fn forwarder(&self) -> Option<&Forwarder> {
+        self.forwarder.as_ref()
+    }
+
+    /// The two devices that together are the shaper, where the link is a
+    /// forwarder.
+    ///
+    /// # Errors
+    ///
+    /// [`LabError::Config`] if a device is gone.
+    pub fn pair(&self) -> Result<Option<Pair>, LabError> {
+        let device = |host: &Host| {
+            let gone = || LabError::Config { what: format!("{LINK} of {} is gone", host.namespace.label()) };
+            let index = host.namespace.enter(|| filter::interface_index(LINK))?;
+            let netns = u32::try_from(host.namespace.inode()).map_err(|_| gone())?;
+            Ok::<_, LabError>(DeviceId { netns, ifindex: index.ok_or_else(gone)? })
+        };
+        if self.forwarder.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Pair { entry: device(&self.sender)?, exit: device(&self.receiver)? }))
+    }
+
+    fn link(&mut self, config: &LabConfig) -> Result<(), LabError> {
+        if let Some(forward) = config.forward {
+            let (from, to) = (&self.sender.namespace, &self.receiver.namespace);
+            self.forwarder = Some(Forwarder::start(forward, from, to, LINK)?);
+            for host in [&self.sender, &self.receiver] {
+                // Long enough for any burst between two looks of the
+                // forwarder; no queue of the kernel's in front of it.
+                host.ip(&["link", "set", "dev", LINK, "txqueuelen", "16384"])?;
+                tool::tc(&host.namespace, &["qdisc", "replace", "dev", LINK, "root", "noqueue"])?;
+            }
+        } else {
+            let peer = self.receiver.namespace.path();
+            let peer = peer.to_string_lossy();
+            self.sender.ip(&["link", "add", LINK, "type", "veth", "peer", "name", LINK, "netns", &peer])?;
+        }
         for host in [&self.sender, &self.receiver] {
             if let Some(mtu) = config.mtu {
                 host.ip(&["link", "set", "dev", LINK, "mtu", &mtu.to_string()])?;

@@ -23,8 +23,11 @@ fn exchange(lab: &Lab, ipv6: bool, count: usize) {
         (0..count).map(|_| socket.send_to(&[7; 100], (to, port)).unwrap()).sum::<usize>()
     });
     assert_eq!(sent.unwrap(), 100 * count);
-    for _ in 0..count {
-        let (bytes, peer) = reader.recv_from(&mut [0; 200]).unwrap();
+    for read in 0..count {
+        let (bytes, peer) = reader.recv_from(&mut [0; 200]).unwrap_or_else(|e| {
+            let udp = [lab.sender(), lab.receiver()].map(|h| UdpCounters::read(&h.namespace));
+            panic!("{read} of {count} read, IPv6 {ipv6}: {e}; {udp:?}, {:?}", lab.way_out())
+        });
         assert_eq!((bytes, peer.ip()), (100, from));
     }
 }

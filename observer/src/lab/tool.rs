@@ -4,7 +4,10 @@
 //! program prints on standard error becomes the error's text.
 
 use std::io;
+use std::net::Ipv6Addr;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use super::{LabError, Namespace};
 
@@ -15,6 +18,45 @@ const SBIN: [&str; 2] = ["/usr/sbin", "/sbin"];
 /// Runs `ip ARGS` on `host`.
 pub(super) fn ip(host: &Namespace, args: &[&str]) -> Result<(), LabError> {
     run(host, "ip", args).map(drop)
+}
+
+/// How long the kernel may take for what it does later, in a work item: up to
+/// a second for a carrier, and on a busy machine any of it.
+const SETTLES_WITHIN: Duration = Duration::from_secs(5);
+
+/// Waits until `device` carries packets. Before that, its queueing discipline
+/// is one that drops all of them without a word.
+pub(super) fn wait_until_up(host: &Namespace, device: &str) -> Result<(), LabError> {
+    wait(host, &["-o", "link", "show", "dev", device], |shown| {
+        // A tunnel's state is UNKNOWN, the others' is UP.
+        let up = ["state UP", "state UNKNOWN"].iter().any(|s| shown.contains(s));
+        up && shown.contains("LOWER_UP") && !shown.contains("qdisc noop ")
+    })
+}
+
+/// Waits until packets to `address` are this host's. An IPv6 address that was
+/// added gets its local route later, even one that needs no detection of
+/// duplicates; before that they are dropped (`Ip6InAddrErrors`).
+pub(super) fn wait_until_local(host: &Namespace, address: Ipv6Addr) -> Result<(), LabError> {
+    let local = format!("local {address} ");
+    wait(host, &["-6", "route", "show", "table", "local"], |shown| shown.contains(&local))
+}
+
+/// Waits until what `ip ARGS` shows is `settled`.
+fn wait(host: &Namespace, args: &[&str], settled: impl Fn(&str) -> bool) -> Result<(), LabError> {
+    let began = Instant::now();
+    loop {
+        let shown = run(host, "ip", args)?;
+        if settled(&shown) {
+            return Ok(());
+        }
+        if began.elapsed() > SETTLES_WITHIN {
+            let (command, shown) = (typed("ip", args), shown.trim());
+            let what = format!("{} does not settle; `{command}` shows {shown:?}", host.label());
+            return Err(LabError::Config { what });
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
 }
 
 /// Runs `tc ARGS` on `host` and gives what it printed.

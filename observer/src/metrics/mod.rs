@@ -34,6 +34,10 @@ pub struct Window {
     pub parts: [Latency; Part::COUNT],
     /// app_dequeue − offer.
     pub total: Latency,
+    /// offer − intended, of stamps that say when they were wanted.
+    pub send_lag: Latency,
+    /// Of those, offered before they were wanted (taken as 0).
+    pub offered_early: u64,
     /// The total of the complete journeys alone.
     pub complete: Latency,
     /// What their tail is made of.
@@ -64,6 +68,8 @@ impl Default for Window {
             components: [(); Component::COUNT].map(|()| Latency::fine()),
             parts: [(); Part::COUNT].map(|()| Latency::fine()),
             total: Latency::fine(),
+            send_lag: Latency::fine(),
+            offered_early: 0,
             complete: Latency::fine(),
             tail: TailSums::default(),
             stalls: Stalls::default(),
@@ -103,6 +109,12 @@ impl Window {
                 latency.record(ns);
             }
         }
+        let r = &journey.record;
+        if r.intended_ns > 0 {
+            let lag = r.offer_ns.saturating_sub(r.intended_ns);
+            self.offered_early += u64::from(lag < 0);
+            self.send_lag.record(u64::try_from(lag).unwrap_or(0));
+        }
         if let Some(ns) = s.total {
             self.total.record(ns);
             if s.is_complete() {
@@ -140,6 +152,8 @@ impl Window {
             mine.merge(theirs);
         }
         self.total.merge(&other.total);
+        self.send_lag.merge(&other.send_lag);
+        self.offered_early += other.offered_early;
         self.complete.merge(&other.complete);
         self.tail.merge(&other.tail);
         self.stalls.merge(&other.stalls);
@@ -159,6 +173,8 @@ impl Window {
             latency.clear();
         }
         self.total.clear();
+        self.send_lag.clear();
+        self.offered_early = 0;
         self.complete.clear();
         self.tail.clear();
         self.stalls.clear();

@@ -2,7 +2,7 @@
 
 use super::{
     ComponentReport, Components, Counts, Distribution, FlowReport, Hook, Host, Kind, OtherFlows, Report,
-    SCHEMA, Waits, findings,
+    SCHEMA, SendLag, Waits, findings,
 };
 use crate::component::{Component, Part};
 use crate::correlate::FlowBook;
@@ -62,6 +62,8 @@ pub fn report(of: Ingredients<'_>) -> Report {
         counts,
         by_run: of.totals.by_run.clone(),
         components,
+        send_lag: (of.window.send_lag.count() > 0)
+            .then(|| SendLag { distribution: of.window.send_lag.report(), early: of.window.offered_early }),
         tail,
         flows,
         other_flows,

@@ -7,7 +7,8 @@
 
 use std::cmp::Reverse;
 
-use super::{Counts, Finding, Kind, Level, Report};
+use super::{Counts, Finding, Kind, Level, Report, SendLag};
+use crate::culprit::FLOOR_NS;
 use crate::metrics::counts::{RECORDS_MISSING, Totals};
 use crate::metrics::{Latency, Quantile, Window};
 use crate::view::units::{count, duration, duration_or_dash, percent};
@@ -21,7 +22,7 @@ pub const STEAL_WARNING: f64 = 0.01;
 pub const STEAL_INVALID: f64 = 0.05;
 /// Run-queue delay of the flow's threads above this, at p99, is worth knowing:
 /// it is where a tail is worth naming.
-pub const RUN_QUEUE_WARNING_NS: u64 = crate::culprit::FLOOR_NS;
+pub const RUN_QUEUE_WARNING_NS: u64 = FLOOR_NS;
 /// Shorter runs see too few of a host's rare events (timers, cron, writeback).
 pub const LONG_ENOUGH_NS: u64 = 30_000_000_000;
 
@@ -70,6 +71,7 @@ pub fn all(report: &Report, evidence: &Evidence<'_>) -> Vec<Finding> {
         receiver_kept_up(&report.counts),
     ];
     findings.extend(dropped_elsewhere(&report.counts));
+    findings.extend(report.send_lag.as_ref().and_then(offered_on_time));
     if report.kind == Kind::Final {
         findings.extend([
             datagrams_seen(&report.counts),
@@ -256,6 +258,31 @@ fn host_was_quiet(report: &Report, evidence: &Evidence<'_>) -> Finding {
         None => String::new(),
     };
     finding("host-was-quiet", level, observed, means, detail)
+}
+
+/// `None` with too few samples for a p99.
+fn offered_on_time(lag: &SendLag) -> Option<Finding> {
+    let p99 = lag.distribution.p99_ns?;
+    let max = lag.distribution.max_ns.map_or_else(|| "—".to_owned(), duration);
+    let observed = format!("send lag p99 {}, largest {max}", duration(p99));
+    let late = p99 >= FLOOR_NS;
+    Some(finding(
+        "offered-on-time",
+        if late { Level::Warning } else { Level::Passed },
+        observed,
+        if late {
+            "datagrams were offered later than their schedule wanted: that wait is in no component"
+        } else {
+            "the application offered when it meant to"
+        },
+        if late {
+            "measured from the intended time, latency is longer by the send lag; the application or the generator \
+             was late, stopped, or blocked in a send call before"
+                .to_owned()
+        } else {
+            String::new()
+        },
+    ))
 }
 
 fn receiver_kept_up(c: &Counts) -> Finding {

@@ -45,6 +45,9 @@ pub struct Report {
     pub by_run: Vec<RunCounts>,
     /// Latency, by component and in total.
     pub components: Components,
+    /// How late the application offered; null if no stamp says when its
+    /// datagram was wanted.
+    pub send_lag: Option<SendLag>,
     /// Who makes up the tail above each quantile that can be quoted.
     pub tail: Vec<Tail>,
     /// The flows with most datagrams, each by itself.
@@ -375,6 +378,17 @@ pub struct ComponentReport {
     /// Shaper only: the datagram that lost most on one hop.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub slowest_hop: Option<SlowestHop>,
+}
+
+/// offer − intended over the delivered datagrams: a delay before the journey
+/// begins, in none of its components.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SendLag {
+    /// Its distribution.
+    #[serde(flatten)]
+    pub distribution: Distribution,
+    /// Datagrams offered before they were wanted, taken as 0.
+    pub early: u64,
 }
 
 /// The largest wait on one hop.

@@ -106,7 +106,7 @@ fn lags(record: &Record) -> String {
     let mut page = String::from(
         "\n## Send lag\n\n\
          How late datagrams left. `load` has the lag of every one against its schedule. sockperf under-load keeps \
-         the send times of every hundredth in its full log; its schedule is put back as the best grid below them, \
+         the send times of one message in 97 in its full log (a prime, so that the samples do not keep step with the timer tick); its schedule is put back as the best grid below them, \
          which is kind to it: a delay that all share vanishes. Medians of the rounds.\n\n\
          | rate | tool | way | datagrams a round | p50 | p99 | largest |\n|---:|---|---|---:|---:|---:|---:|\n",
     );

@@ -9,6 +9,33 @@ fn one(text: &str) -> Workload {
 }
 
 #[test]
+fn probing_patterns_are_rows_of_trains() {
+    let schedule = |lines: &str| {
+        parse("f", &format!("[target]\naddress = \"loopback\"\n[schedule]\n{lines}"))
+            .map(|w| w[0].schedule.clone())
+    };
+    let every = Some(Duration::from_millis(500));
+    assert_eq!(
+        schedule("pattern = \"trains\"\ntrain = 50\nevery = \"500ms\"\nbursts = 3").unwrap(),
+        Schedule::Bursts { size: 50, dispatch: None, every, repeat: Some(3) }
+    );
+    assert!(matches!(
+        schedule("pattern = \"pairs\"").unwrap(),
+        Schedule::Bursts { size: 2, repeat: Some(60), .. }
+    ));
+    for (lines, why) in [
+        ("pattern = \"chirps\"", "not a pattern"),
+        ("pattern = \"pairs\"\ntrain = 5", "two datagrams"),
+        ("rate = \"1k/s\"\ntrain = 5", "belongs to `pattern`"),
+        ("pattern = \"pairs\"\nburst = 5", "both"),
+        ("pattern = \"trains\"\ntrain = 0", "above 0"),
+    ] {
+        let e = schedule(lines).unwrap_err().to_string();
+        assert!(e.contains(why), "{lines}: {e}");
+    }
+}
+
+#[test]
 fn a_single_workload_needs_only_a_schedule() {
     let w = one("[schedule]\nrate = \"20k/s\"\nduration = \"30s\"\n");
     assert_eq!(w.schedule, Schedule::Constant { rate: 20_000.0 });

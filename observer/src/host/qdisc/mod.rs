@@ -8,8 +8,9 @@
 //! kernel's order with each device's classes behind its qdiscs.
 //!
 //! `tc` shows the same with less: it cuts a bucket to whole microseconds (at
-//! 12.5 MB/s to 12 bytes); these values are the kernel's own, in ticks of
-//! 64 ns. What a limiter was measured to be is compared with them.
+//! 12.5 MB/s to 12 bytes) when it shows one, and htb's when it sets one; these
+//! values are what the kernel works with, in ticks of 64 ns. What a limiter
+//! was measured to be is compared with them.
 
 use std::{fmt, fs::File, io, os::fd::AsFd, str::FromStr};
 

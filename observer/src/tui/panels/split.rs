@@ -17,9 +17,12 @@ const LABEL: usize = 16;
 /// A bar's value and the shares of it.
 type Bar = (u64, [f64; Component::COUNT]);
 
+/// A bar's name, and where it comes from.
+type Row = (&'static str, fn(&Report) -> Option<Bar>);
+
 /// Draws it: three rows, and a title where there is a fourth.
 pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
-    let rows: [(&str, fn(&Report) -> Option<Bar>); 3] =
+    let rows: [Row; 3] =
         [("p50", median), (">p99", |r| tail(r, 0.99)), (">p99.9", |r| tail(r, 0.999))];
     let bars = rows.map(|(name, figure)| (name, view.quoted(figure)));
     let area = if area.height > 3 {

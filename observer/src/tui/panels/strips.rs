@@ -24,6 +24,9 @@ const FLOOR_NS: f64 = 1_000.0;
 /// Heights within a row.
 const LEVELS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
+/// What is drawn of a moment, ns.
+type Value<'a> = Box<dyn Fn(&Moment) -> Option<u64> + 'a>;
+
 /// One strip: its name, how it looks, and its value at a moment.
 pub struct Strip<'a> {
     /// On the left.
@@ -31,7 +34,7 @@ pub struct Strip<'a> {
     /// Its colour.
     pub style: Style,
     /// The value to draw, ns.
-    pub value: Box<dyn Fn(&Moment) -> Option<u64> + 'a>,
+    pub value: Value<'a>,
 }
 
 /// The mark that the state asks for.

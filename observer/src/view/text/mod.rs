@@ -30,7 +30,8 @@ pub fn live(snapshot: &Snapshot, colour: bool) -> String {
     let mut out = header(total, interval, paint);
     out += &balance(&total.counts, paint);
     out.push('\n');
-    out += &table::components(&interval.components, false, paint);
+    let span = format!("last {}", duration(interval.to_ns.saturating_sub(interval.from_ns)));
+    out += &table::components(&interval.components, &span, false, paint);
     out.push('\n');
     out += &ends(&total.counts, paint);
     out += &culprit(interval, paint);
@@ -46,7 +47,8 @@ pub fn report(report: &Report, colour: bool) -> String {
     let mut out = header(report, report, paint);
     out += &balance(&report.counts, paint);
     out.push('\n');
-    out += &table::components(&report.components, true, paint);
+    out += &table::components(&report.components, "", true, paint);
+    out += &send_lag(report, paint);
     out += &oddities(report, paint);
     out.push('\n');
     out += &ends(&report.counts, paint);
@@ -58,6 +60,14 @@ pub fn report(report: &Report, colour: bool) -> String {
     out += &findings(&report.findings, paint);
     let verdict = paint.level(report.verdict, report.verdict.name());
     out + &labelled("verdict", &verdict)
+}
+
+/// Shown where anything was late: it is in no component.
+fn send_lag(report: &Report, paint: Paint) -> String {
+    let Some(lag) = report.send_lag.as_ref().filter(|lag| lag.distribution.max_ns > Some(0)) else {
+        return String::new();
+    };
+    format!("{}\n", paint.faint(table::row("+ send lag", &lag.distribution)))
 }
 
 fn labelled(label: &str, text: &str) -> String {
@@ -265,7 +275,7 @@ fn one_flow(flow: &FlowReport, paint: Paint) -> String {
     let key = &flow.key;
     let end = |e: &Option<crate::report::Endpoint>| {
         e.as_ref().map_or_else(
-            || "elsewhere".to_owned(),
+            || "(not seen here)".to_owned(),
             |e| e.pid.map_or_else(|| e.comm.clone(), |pid| format!("{}[{pid}]", e.comm)),
         )
     };

@@ -7,11 +7,12 @@ use crate::component::{Component, Part};
 use crate::report::{Components, Distribution};
 use crate::view::units::{count, duration_or_dash};
 
-/// The table; with `parts`, the parts that took any time follow theirs.
-pub fn components(c: &Components, parts: bool, paint: Paint) -> String {
+/// The table over a span of time that `span` names, if it is not the whole;
+/// with `parts`, the parts that took any time follow theirs.
+pub fn components(c: &Components, span: &str, parts: bool, paint: Paint) -> String {
     let mut out = String::new();
     let head =
-        format!("{:<18}{:>12}{:>9}{:>9}{:>9}{:>9}{:>9}", "", "count", "p50", "p90", "p99", "p99.9", "max");
+        format!("{:<18}{:>12}{:>9}{:>9}{:>9}{:>9}{:>9}", span, "count", "p50", "p90", "p99", "p99.9", "max");
     line(&mut out, &paint.faint(head));
     for component in Component::ALL {
         let of = c.get(component);

@@ -1,0 +1,135 @@
+//! `observer paths`: watch the trains that arrive, and say how fast the paths
+//! are that they took.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use observer::{
+    filter::{Filter, FilterError},
+    kernel::attach::AttachOptions,
+    paths::{Gatherer, Report, html, text},
+    session::{Session, SessionError},
+};
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    flag,
+};
+
+use super::{duration, exit};
+
+/// How often the end is looked for.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Options of `observer paths`.
+#[derive(Debug, Args)]
+pub(crate) struct PathsArgs {
+    /// Only datagrams of sockets with this UDP port
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    port: Option<u16>,
+    /// Only sockets in this network namespace: a name, a path, or a process id
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// Watch for this long, or until Ctrl-C
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    duration: Duration,
+    /// Print the report as one line of JSON (`observer-paths/1`)
+    #[arg(long)]
+    json: bool,
+    /// Write the report with its histograms to this file as well
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// What ends it without a report.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PathsError {
+    /// Something named does not exist.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// The kernel side failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// Signals cannot be caught.
+    #[error("cannot catch signals: {0}")]
+    Signal(io::Error),
+    /// Nobody can read what is printed. A closed pipe is not an error.
+    #[error("cannot write the report: {0}")]
+    Output(io::Error),
+    /// The page cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Page {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+impl PathsError {
+    /// The process's exit code.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Filter(_) => exit::NO_TARGET,
+            Self::Session(e) => exit::of_error(e),
+            Self::Page { .. } => exit::USAGE,
+            Self::Signal(_) | Self::Output(_) => exit::INVALID,
+        }
+    }
+}
+
+/// Watches, reports; invalid if there was nothing to measure by.
+///
+/// # Errors
+///
+/// What kept it from watching or from reporting.
+pub(crate) fn run(args: &PathsArgs) -> Result<ExitCode, PathsError> {
+    let report = watch(args)?;
+    print(args, &report).map_err(PathsError::Output)?;
+    if let Some(path) = &args.html {
+        fs::write(path, html::page(&report))
+            .map_err(|source| PathsError::Page { path: path.clone(), source })?;
+    }
+    Ok(if report.is_empty() { ExitCode::from(exit::INVALID) } else { ExitCode::SUCCESS })
+}
+
+fn watch(args: &PathsArgs) -> Result<Report, PathsError> {
+    let mut options = AttachOptions::default();
+    let filter = Filter { port: args.port, netns: args.netns.clone(), ..Filter::default() };
+    filter.apply(&mut options.settings)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        flag::register(signal, Arc::clone(&stop)).map_err(PathsError::Signal)?;
+    }
+    let gatherer = Arc::new(Mutex::new(Gatherer::default()));
+    let tapped = Arc::clone(&gatherer);
+    let tap = move |batch: &_| tapped.lock().unwrap_or_else(PoisonError::into_inner).batch(batch);
+    let session = Session::start_tapped(&options, Duration::from_secs(1), Box::new(tap))?;
+    eprintln!("watching");
+    let end = Instant::now() + args.duration;
+    while !stop.load(Ordering::Relaxed) && Instant::now() < end {
+        std::thread::sleep(LOOK.min(end.saturating_duration_since(Instant::now())));
+    }
+    // What is still on its way arrives first.
+    session.finish()?;
+    let gathered = std::mem::take(&mut *gatherer.lock().unwrap_or_else(PoisonError::into_inner));
+    Ok(gathered.finish())
+}
+
+fn print(args: &PathsArgs, report: &Report) -> io::Result<()> {
+    let text = if args.json { serde_json::to_string(report)? + "\n" } else { text::report(report) };
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
+    }
+}
