@@ -104,23 +104,15 @@ impl Session {
         let stopped = Arc::clone(&stop);
         let measure_from = Arc::new(AtomicI64::new(i64::MIN));
         let from = Arc::clone(&measure_from);
-<<<<<<< HEAD
         let marker = Marker::default();
         let mut reader = Reader::new(source, tap, from);
-        reader.marker = marker.clone();
-=======
-        let mut reader = Reader::new(source, tap, from);
         reader.pipeline.pairs(options.pairs.clone());
->>>>>>> main
+        reader.marker = marker.clone();
         let thread = std::thread::Builder::new()
             .name("observer-reader".to_owned())
             .spawn(move || reader.read(&stopped, interval, &publish))
             .map_err(|e| SessionError::Reader(format!("could not be started: {e}")))?;
-<<<<<<< HEAD
         Ok(Self { stop, measure_from, reader: Some(thread), snapshots, meta, marker })
-=======
-        Ok(Self { stop, measure_from, reader: Some(thread), snapshots, meta })
->>>>>>> main
     }
 
     /// Leaves datagrams offered before `from_ns` (CLOCK_MONOTONIC) out of the

@@ -8,13 +8,9 @@ use std::{
 };
 
 use observer::{
-<<<<<<< HEAD
     attach::{Access, AttachError, Server},
-    filter::FilterError,
-=======
     correlate::pair::Pairs,
     filter::{self, FilterError},
->>>>>>> main
     kernel::attach::{AttachOptions, NamedRun},
     report::{Level, Report},
     session::{Session, SessionError},

@@ -5,11 +5,8 @@
 //! per record, with the components the points allow.
 
 pub mod flows;
-<<<<<<< HEAD
-mod record;
-=======
 pub mod pair;
->>>>>>> main
+mod record;
 pub mod stages;
 pub mod waits;
 
