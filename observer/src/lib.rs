@@ -9,6 +9,7 @@
 //!
 //! [`session`] ties the live ends together; `main.rs` is the command line.
 
+pub mod attach;
 pub mod component;
 pub mod correlate;
 pub mod culprit;
@@ -28,4 +29,7 @@ pub mod run;
 pub mod session;
 pub mod snapshot;
 pub mod source;
+pub mod surroundings;
+pub mod timeline;
+pub mod tui;
 pub mod view;

@@ -14,11 +14,12 @@ use crate::correlate::{Correlator, Outcome, stream};
 use crate::diagnose::configured::Configuration;
 use crate::diagnose::{Diagnosis, Diagnostician};
 use crate::metrics::counts::{self, RecordsSeen, Totals};
-use crate::metrics::{FlowMetrics, Slowest, Window};
+use crate::metrics::{FlowMetrics, SendCalls, Slowest, Window};
 use crate::report::build::{Ingredients, report};
 use crate::report::{Counts, Kind, Report};
 use crate::snapshot::Snapshot;
 use crate::source::{Batch, Progress, Source, SourceError, SourceMeta, Tables};
+use crate::timeline::{Moment, Timeline};
 
 /// From records to snapshots.
 #[derive(Debug)]
@@ -31,6 +32,9 @@ pub struct Pipeline {
     flows: FlowMetrics,
     slowest: Slowest,
     diagnostician: Diagnostician,
+    sending: SendCalls,
+    timeline: Timeline,
+    marked: Option<Marked>,
     seen: RecordsSeen,
     tables: Tables,
     last_counts: Counts,
@@ -39,6 +43,14 @@ pub struct Pipeline {
     snapshots: u64,
     measure_from_ns: i64,
     left_out: RecordsSeen,
+}
+
+/// What has been measured since somebody asked to start over.
+#[derive(Debug)]
+struct Marked {
+    from_ns: u64,
+    window: Window,
+    counts: Counts,
 }
 
 impl Pipeline {
@@ -54,6 +66,9 @@ impl Pipeline {
             flows: FlowMetrics::default(),
             slowest: Slowest::default(),
             diagnostician: Diagnostician::default(),
+            sending: SendCalls::default(),
+            timeline: Timeline::default(),
+            marked: None,
             seen: RecordsSeen::default(),
             tables: Tables::empty(start_ns),
             last_counts: Counts::default(),
@@ -105,6 +120,9 @@ impl Pipeline {
             }
             self.diagnostician.push(&journey);
             self.interval.record(&journey);
+            if record.syscall_ns != 0 {
+                self.sending.record(record.batch_pos);
+            }
             if journey.outcome == Outcome::Delivered {
                 self.flows.record(journey.flow, &journey.stages);
                 if journey.stages.is_complete() {
@@ -127,6 +145,16 @@ impl Pipeline {
     /// often sees counts move less often, nothing else.
     pub fn tables(&mut self, tables: Tables) {
         self.tables = tables;
+    }
+
+    /// Starts over, beside what goes on: from the end of the last interval on,
+    /// snapshots have a [`marked`](Snapshot::marked) report as well.
+    pub fn mark(&mut self) {
+        self.marked = Some(Marked {
+            from_ns: self.interval_from_ns,
+            window: Window::default(),
+            counts: self.last_counts.clone(),
+        });
     }
 
     /// Closes the interval at `now_ns`.
@@ -165,6 +193,9 @@ impl Pipeline {
         self.interval.stalls.close(stolen_ns.saturating_sub(self.stolen_ns));
         self.stolen_ns = stolen_ns;
         self.whole.merge(&self.interval);
+        if let Some(marked) = &mut self.marked {
+            marked.window.merge(&self.interval);
+        }
         self.seen.delivered = self.whole.delivered + self.left_out.delivered;
         self.seen.dropped = self.whole.dropped + self.left_out.dropped;
         let totals = Totals::of(&self.tables, &self.meta, self.seen, kind == Kind::Final);
@@ -179,6 +210,12 @@ impl Pipeline {
         let span = (self.meta.start_ns, now_ns);
         let total = self.report(kind, span, &self.whole, totals.counts.clone(), &totals, &diagnosis);
 
+        let marked = self.marked.as_ref().map(|m| {
+            let counts = counts::since(&totals.counts, &m.counts);
+            Arc::new(self.report(Kind::Interval, (m.from_ns, now_ns), &m.window, counts, &totals, &diagnosis))
+        });
+        self.timeline.push(Arc::new(Moment::of(self.snapshots, &interval, &self.interval.total)));
+
         self.last_counts = totals.counts;
         self.interval_from_ns = now_ns;
         self.interval.clear();
@@ -190,7 +227,10 @@ impl Pipeline {
             number,
             total: Arc::new(total),
             interval: Arc::new(interval),
+            marked,
             slowest: self.slowest.list(),
+            sending: self.sending,
+            timeline: self.timeline.list(),
         })
     }
 

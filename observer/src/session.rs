@@ -54,6 +54,22 @@ pub enum SessionError {
     Reader(String),
 }
 
+/// Asks a running observation to start over, from any thread: see
+/// [`Snapshot::marked`].
+#[derive(Clone, Debug, Default)]
+pub struct Marker(Arc<AtomicBool>);
+
+impl Marker {
+    /// From the interval that runs now on.
+    pub fn mark(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn taken(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
 /// A running observation. Dropping it detaches everything.
 pub struct Session {
     stop: Arc<AtomicBool>,
@@ -61,6 +77,7 @@ pub struct Session {
     reader: Option<JoinHandle<Result<Arc<Snapshot>, SessionError>>>,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     meta: SourceMeta,
+    marker: Marker,
 }
 
 impl Session {
@@ -88,13 +105,15 @@ impl Session {
         let stopped = Arc::clone(&stop);
         let measure_from = Arc::new(AtomicI64::new(i64::MIN));
         let from = Arc::clone(&measure_from);
+        let marker = Marker::default();
         let mut reader = Reader::new(source, tap, from);
         reader.pipeline.pairs(options.pairs.clone());
+        reader.marker = marker.clone();
         let thread = std::thread::Builder::new()
             .name("observer-reader".to_owned())
             .spawn(move || reader.read(&stopped, interval, &publish))
             .map_err(|e| SessionError::Reader(format!("could not be started: {e}")))?;
-        Ok(Self { stop, measure_from, reader: Some(thread), snapshots, meta })
+        Ok(Self { stop, measure_from, reader: Some(thread), snapshots, meta, marker })
     }
 
     /// Leaves datagrams offered before `from_ns` (CLOCK_MONOTONIC) out of the
@@ -107,6 +126,11 @@ impl Session {
     /// A snapshot per interval; `None` until the first.
     pub fn snapshots(&self) -> watch::Receiver<Option<Arc<Snapshot>>> {
         self.snapshots.clone()
+    }
+
+    /// A handle to start over with.
+    pub fn marker(&self) -> Marker {
+        self.marker.clone()
     }
 
     /// What is known of the source.
@@ -146,13 +170,14 @@ struct Reader {
     batch: Batch,
     tap: Tap,
     measure_from: Arc<AtomicI64>,
+    marker: Marker,
 }
 
 impl Reader {
     fn new(source: RingSource, tap: Tap, measure_from: Arc<AtomicI64>) -> Self {
         let mut pipeline = Pipeline::new(source.meta().clone());
         pipeline.configured_by(Configuration::live());
-        Self { source, pipeline, batch: Batch::default(), tap, measure_from }
+        Self { source, pipeline, batch: Batch::default(), tap, measure_from, marker: Marker::default() }
     }
 
     fn read(
@@ -165,6 +190,9 @@ impl Reader {
         while !stop.load(Ordering::Relaxed) {
             self.source.wait(POLL);
             self.drain()?;
+            if self.marker.taken() {
+                self.pipeline.mark();
+            }
             let now = Instant::now();
             if now >= next {
                 // The tables first: what they count is then in the rings.

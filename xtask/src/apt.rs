@@ -26,6 +26,10 @@ pub(crate) const NETWORK: &[Need] = &[
     Need { program: "tc", package: "iproute2", purpose: "traffic shapers to test with" },
 ];
 
+/// tmux: the terminal emulator in which the terminal UI is tested.
+pub(crate) const TERMINAL: &[Need] =
+    &[Need { program: "tmux", package: "tmux", purpose: "a terminal to test the terminal UI in" }];
+
 /// Why something that is needed could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Error {

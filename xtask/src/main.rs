@@ -14,6 +14,7 @@ mod demo;
 mod ebpf;
 mod house;
 mod lint;
+mod picture;
 mod run;
 mod test;
 mod workspace;
@@ -66,6 +67,8 @@ enum Task {
         #[command(subcommand)]
         what: bench::Bench,
     },
+    /// Draw docs/tui.svg, the picture in the README, from a real run (needs root)
+    Picture,
     /// Formatting, clippy and the house rules
     Lint,
 }
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Task::Ebpf { setup_only: true, .. } => ebpf::set_up(),
         Task::Ebpf { .. } => ebpf::build(),
         Task::Bench { what } => bench::run(&what),
+        Task::Picture => picture::run(),
         Task::Lint => lint::run(),
     };
     done.unwrap_or_else(|error| {

@@ -51,6 +51,7 @@ pub(crate) struct Outcome {
 /// If something needed is missing, or cargo cannot be started.
 pub(crate) fn execute(args: &[OsString], variables: &[(&str, &OsStr)]) -> Result<Outcome> {
     apt::ensure(apt::NETWORK)?;
+    apt::ensure(apt::TERMINAL)?;
     if !run::is_root() {
         eprintln!("not root: tests that load BPF programs or make network namespaces will be skipped");
     }

@@ -5,6 +5,7 @@ use std::{net::IpAddr, num::NonZeroU32, path::PathBuf, time::Duration};
 use clap::{Args, Parser, Subcommand};
 use observer::filter::Filter;
 
+pub(crate) mod attach;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod exit;
@@ -12,12 +13,15 @@ pub(crate) mod model;
 pub(crate) mod observe;
 pub(crate) mod paths;
 pub(crate) mod run;
+pub(crate) mod screen;
 
 const EXAMPLES: &str = "\
 Examples:
   sudo observer                              watch every stamped datagram on this host
   sudo observer --port 9000 --duration 30s   one port, for half a minute
   sudo observer --netns blue --json          one namespace, a JSON report per second
+  sudo observer --tui                        the same, to look around in
+  sudo observer --listen /run/observer.sock  for others to `observer attach` to
   sudo observer run FILE                     a workload file of `load`, judged by component
   sudo observer demo                         four scenarios with a known culprit
 
@@ -50,6 +54,8 @@ pub(crate) enum Command {
     /// Computes how long a burst waits, and how to pace it
     #[command(subcommand)]
     Model(model::ModelCommand),
+    /// Shows what an observer with --listen sees, without privileges
+    Attach(attach::AttachArgs),
     /// Runs a workload file as `load run` does, with the observer attached:
     /// objectives on components are judged, and a missed one names its culprit
     Run(run::RunArgs),
@@ -100,6 +106,19 @@ pub(crate) struct ObserveArgs {
     /// One JSON report (`observer-report/1`) per interval, and a final one
     #[arg(long)]
     pub(crate) json: bool,
+    /// Show it full-screen: components, queues, sockets, flows, journeys
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) tui: bool,
+    /// How that looks.
+    #[command(flatten)]
+    pub(crate) screen: observer::tui::args::ScreenArgs,
+    /// Let others attach at this Unix socket, see `observer attach`: the user
+    /// who ran sudo, or only root
+    #[arg(long, value_name = "PATH")]
+    pub(crate) listen: Option<PathBuf>,
+    /// Let this group attach, by name or number
+    #[arg(long, value_name = "GROUP", requires = "listen")]
+    pub(crate) listen_group: Option<String>,
     /// Measure what each program costs, in ns per call
     #[arg(long)]
     pub(crate) cost: bool,

@@ -8,12 +8,15 @@ use std::{
 };
 
 use observer::{
+    attach::{Access, AttachError, Server},
     correlate::pair::Pairs,
     filter::{self, FilterError},
     kernel::attach::{AttachOptions, NamedRun},
     report::{Level, Report},
     session::{Session, SessionError},
     snapshot::Snapshot,
+    surroundings::{Update, queues::Namespaces, sampler},
+    tui::{TerminalError, terminal},
     view,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -35,6 +38,12 @@ pub(crate) enum ObserveError {
     /// Signals cannot be caught.
     #[error("cannot catch signals: {0}")]
     Signal(io::Error),
+    /// The terminal UI failed.
+    #[error(transparent)]
+    Screen(#[from] TerminalError),
+    /// Nobody can attach.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
     /// Nobody can read what is printed. A closed pipe is not an error.
     #[error("cannot write the report: {0}")]
     Output(io::Error),
@@ -47,10 +56,15 @@ impl ObserveError {
             Self::Filter(FilterError::Pair { .. }) => exit::USAGE,
             Self::Filter(_) => exit::NO_TARGET,
             Self::Session(e) => exit::of_error(e),
+            Self::Screen(e) => super::screen::exit_code(e),
+            Self::Attach(e) => super::attach::exit_code(e),
             Self::Signal(_) | Self::Output(_) => exit::INVALID,
         }
     }
 }
+
+/// Snapshots with what surrounds them.
+pub(super) type Updates = tokio::sync::watch::Receiver<Option<Update>>;
 
 /// How an observation ended.
 enum Ended {
@@ -80,6 +94,11 @@ pub(crate) fn run(args: &ObserveArgs) -> Result<ExitCode, ObserveError> {
         options.log = Some(if args.verbose > 1 { log::Level::Debug } else { log::Level::Info });
         super::diagnostics::to_stderr();
     }
+    if args.tui {
+        // Before anything is attached.
+        terminal::check()?;
+        return super::screen::observe(args, &options);
+    }
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(ObserveError::Signal)?;
     runtime.block_on(observe(args, &options))
@@ -90,11 +109,15 @@ async fn observe(args: &ObserveArgs, options: &AttachOptions) -> Result<ExitCode
     let mut signals = Signals::new().map_err(ObserveError::Signal)?;
     let mut out = Output::new(args.json);
     let session = Session::start(options, args.interval)?;
+    let server = serve(args, &session, updates(&session)?)?;
     out.started(args.duration);
     let ended = watch(args, &session, &mut signals, &mut out).await?;
     // Joins the reader: a second signal in these moments changes nothing, the
     // machine is being cleaned already.
     let snapshot = session.finish()?;
+    if let Some(server) = server {
+        server.finish(Update::from(Arc::clone(&snapshot)));
+    }
     if !matches!(ended, Ended::ClosedPipe) {
         out.finish(&snapshot.total)?;
     }
@@ -104,6 +127,22 @@ async fn observe(args: &ObserveArgs, options: &AttachOptions) -> Result<ExitCode
         _ => snapshot.total.verdict,
     };
     Ok(exit::of_verdict(verdict))
+}
+
+/// The session's snapshots with what surrounds them.
+pub(super) fn updates(session: &Session) -> Result<Updates, ObserveError> {
+    sampler::start(session.snapshots(), Box::new(Namespaces)).map_err(ObserveError::Signal)
+}
+
+/// Lets others attach, if that was asked for.
+pub(super) fn serve(
+    args: &ObserveArgs,
+    session: &Session,
+    updates: Updates,
+) -> Result<Option<Server>, ObserveError> {
+    let Some(path) = &args.listen else { return Ok(None) };
+    let access = args.listen_group.clone().map_or(Access::Owner, Access::Group);
+    Ok(Some(Server::start(path, &access, &session.meta().host, updates)?))
 }
 
 async fn watch(
@@ -163,14 +202,14 @@ impl Signals {
 
 /// Where reports go: a table redrawn on a terminal, JSON lines, or only the
 /// final text.
-struct Output {
+pub(super) struct Output {
     json: bool,
     live: bool,
     colour: bool,
 }
 
 impl Output {
-    fn new(json: bool) -> Self {
+    pub(super) fn new(json: bool) -> Self {
         let terminal = io::stdout().is_terminal();
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
         let dumb = std::env::var_os("TERM").is_none_or(|t| t == "dumb");
@@ -206,7 +245,7 @@ impl Output {
         still_read(written.and_then(|()| out.flush()))
     }
 
-    fn finish(&self, report: &Report) -> Result<(), ObserveError> {
+    pub(super) fn finish(&self, report: &Report) -> Result<(), ObserveError> {
         let mut out = io::stdout().lock();
         let written = if self.json {
             view::json::line(report, &mut out)

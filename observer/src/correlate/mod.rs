@@ -6,11 +6,13 @@
 
 pub mod flows;
 pub mod pair;
+mod record;
 pub mod stages;
 pub mod waits;
 
 use observer_ebpf::abi::{JourneyRecord, RecordKind, flow_id};
 use observer_ebpf::stamp::SEQ_BITS;
+use serde::{Deserialize, Serialize};
 
 pub use flows::FlowBook;
 pub use stages::Stages;
@@ -19,7 +21,8 @@ pub use waits::WaitBook;
 use crate::source::Batch;
 
 /// How a journey ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Outcome {
     /// An application read it.
     Delivered,
@@ -30,7 +33,7 @@ pub enum Outcome {
 }
 
 /// One datagram's journey, its points and its stages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Journey {
     /// Run and stream, as [`flow_id`].
     pub flow: u64,
@@ -39,6 +42,7 @@ pub struct Journey {
     /// Where its time went.
     pub stages: Stages,
     /// The points themselves.
+    #[serde(with = "record::Record")]
     pub record: JourneyRecord,
 }
 

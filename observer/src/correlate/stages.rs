@@ -8,6 +8,7 @@
 //! component is not known.
 
 use observer_ebpf::abi::{JourneyRecord, WaitKind, flag};
+use serde::{Deserialize, Serialize};
 
 use super::waits::{Thread, WaitBook};
 use crate::component::{Component, Part};
@@ -18,7 +19,7 @@ use crate::component::{Component, Part};
 pub const STEP_BACK_NS: i64 = -1_000;
 
 /// What is known of one journey, ns.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stages {
     /// By [`Component`]; `None` is not known.
     pub components: [Option<u64>; Component::COUNT],

@@ -25,6 +25,18 @@ pub struct DemoArgs {
     /// Print one line of JSON (`observer-demo/1`) when all is over.
     #[arg(long)]
     pub json: bool,
+
+    /// Show it full-screen while it is played, and print the results after.
+    #[arg(long)]
+    pub tui: bool,
+
+    /// Write the main screen at the end of the last scenario into this file.
+    #[arg(long, value_name = "FILE", hide = true, conflicts_with_all = ["tui", "json"])]
+    pub svg: Option<std::path::PathBuf>,
+
+    /// How that looks.
+    #[command(flatten)]
+    pub screen: crate::tui::args::ScreenArgs,
 }
 
 impl DemoArgs {

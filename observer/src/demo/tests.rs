@@ -207,7 +207,14 @@ fn the_json_is_what_its_schema_says() {
 fn json_is_one_line_at_the_end_and_nothing_else() {
     needs_root!();
     let say = |scenario| Ok(right(scenario));
-    let args = cli::DemoArgs { scenarios: vec![Known::Shaper], seconds: 2, json: true };
+    let args = cli::DemoArgs {
+        scenarios: vec![Known::Shaper],
+        seconds: 2,
+        json: true,
+        tui: false,
+        svg: None,
+        screen: Default::default(),
+    };
     let mut out = Vec::new();
     let demo = cli::run(&args, &mut Prompted::new(&say), &Stop::new(), &mut out, false).unwrap();
     assert_eq!(demo.exit_code(), 0);

@@ -149,6 +149,14 @@ impl Latency {
             .map(|bucket| self.histogram.highest_equivalent(bucket.value_iterated_to()).min(self.max_ns))
     }
 
+    /// Calls `each` with every recorded value and how often it was counted,
+    /// lowest first; what overflowed is left out.
+    pub fn for_each(&self, mut each: impl FnMut(u64, u64)) {
+        for bucket in self.histogram.iter_recorded() {
+            each(bucket.value_iterated_to(), bucket.count_since_last_iteration());
+        }
+    }
+
     /// Mean of the values above a quantile, as the report rounds them; `None`
     /// if the quantile cannot be quoted or some of them lie in the overflow.
     pub fn mean_above(&self, q: Quantile) -> Option<u64> {

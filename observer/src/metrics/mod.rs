@@ -3,6 +3,7 @@
 //! An interval is recorded once; at its end it is merged into the whole. All
 //! of it is bounded, whatever the length of a run.
 
+pub mod calls;
 pub mod counts;
 pub mod flows;
 pub mod latency;
@@ -10,6 +11,7 @@ pub mod slowest;
 pub mod stalls;
 pub mod tail;
 
+pub use calls::SendCalls;
 pub use flows::FlowMetrics;
 pub use latency::{Latency, Quantile};
 pub use slowest::{SLOWEST, Slowest};

@@ -24,6 +24,7 @@ mod lateness;
 mod pair;
 mod record;
 mod report;
+mod screen;
 mod series;
 mod stats;
 mod throughput;
@@ -53,6 +54,8 @@ pub(crate) enum Bench {
     Limiter(series::SeriesOptions),
     /// Set-ups with a known cause, diagnosed again and again (needs root; ten minutes)
     Diagnosis(series::SeriesOptions),
+    /// What the terminal UI's thread takes of a CPU beside a load (needs root; a minute)
+    Tui(screen::TuiOptions),
 }
 
 /// Options of `bench load`.
@@ -79,7 +82,7 @@ const PEERS: &[apt::Need] = &[
 
 /// Not root.
 #[derive(Debug, thiserror::Error)]
-#[error("the comparison makes network namespaces: run `cargo xtask bench load` as root")]
+#[error("it makes network namespaces, or loads BPF programs: run `cargo xtask bench` as root")]
 pub(crate) struct NotRoot;
 
 /// Ctrl-C or SIGTERM came.
@@ -97,6 +100,7 @@ pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
         Bench::Load(options) => load(options),
         Bench::Limiter(options) => series::play("series_of_limiters", "limiter", options),
         Bench::Diagnosis(options) => series::play("series_of_set_ups", "diagnosis", options),
+        Bench::Tui(options) => screen::measure(options),
     };
     match done {
         Err(error) if error.is::<Interrupted>() => {
