@@ -176,7 +176,21 @@ impl Pipeline {
     ///
     /// When the source breaks; what came before is lost with it.
     pub fn run(source: &mut impl Source) -> Result<Arc<Snapshot>, SourceError> {
+        Self::run_configured(source, Configuration::default())
+    }
+
+    /// As [`Pipeline::run`], where something is known of what was configured
+    /// on the way.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pipeline::run`].
+    pub fn run_configured(
+        source: &mut impl Source,
+        configuration: Configuration,
+    ) -> Result<Arc<Snapshot>, SourceError> {
         let mut pipeline = Self::new(source.meta().clone());
+        pipeline.configured_by(configuration);
         let mut batch = Batch::default();
         loop {
             batch.clear();

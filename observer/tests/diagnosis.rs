@@ -179,3 +179,15 @@ fn an_unshaped_path_has_no_limiter() {
         assert_eq!(report.limiter.as_ref().map(|l| l.kind), Some(Kind::None), "{seed}");
     }
 }
+
+/// What a diagnosis of full evidence takes. Prints it; the bound is wide.
+#[test]
+#[ignore = "a measurement: run it in release"]
+fn what_a_diagnosis_costs() {
+    let chain = Chain { drain_per_s: 200e3, ..Chain::new(bursts(40, 5_000, 0.2), 1) };
+    let start = std::time::Instant::now();
+    let once = chain.play();
+    let all = start.elapsed();
+    eprintln!("{} journeys made, recorded and diagnosed in {all:?}", once.total.counts.delivered);
+    assert!(all.as_secs() < 60);
+}

@@ -4,7 +4,7 @@
 //! `cargo xtask bench limiter` and `cargo xtask bench diagnosis` play the long
 //! series (the ignored tests below) and write down how they went.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::fmt::Write as _;
 use std::sync::Arc;

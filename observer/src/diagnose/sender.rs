@@ -17,6 +17,8 @@ use crate::model::sender_queue::{Answer, Burst};
 use crate::model::{seconds, stats};
 use crate::view::units::{count, percent, rate};
 
+/// Bursts looked at: each costs a Theil–Sen slope.
+const BURSTS: usize = 64;
 /// Bursts told one by one.
 const TOLD: usize = 16;
 /// Points of the backlog over time.
@@ -109,7 +111,7 @@ pub struct SenderQueue {
     pub drain: Option<Drain>,
     /// N, the largest burst.
     pub burst: u64,
-    /// Bursts of a hundred and more.
+    /// Bursts of a hundred and more that were looked at, 64 at most.
     pub bursts: u64,
     /// P of it; null if it was offered at one moment.
     pub dispatch_per_s: Option<f64>,
@@ -188,21 +190,19 @@ pub fn diagnose(stretches: &[Stretch<'_>], book: &FlowBook, target_s: f64) -> Op
     let senders: Vec<Sender<'_>> = stretches.iter().map(|s| Sender::of(s, tid)).collect();
     let mut bursts: Vec<(BurstDrain, BurstFit, Option<u32>)> = Vec::new();
     let mut windows = Vec::new();
-    for sender in &senders {
-        for b in &sender.periods {
-            let Some(of) = drain::of_burst(sender.times(b)) else { continue };
-            windows.extend(drain::windows(sender.times(b), crate::model::nanoseconds(target_s)));
-            let fit = BurstFit {
-                start_ns: b.start_ns,
-                size: of.size as u64,
-                dispatch_per_s: of.dispatch_per_s,
-                drain_per_s: of.span_per_s,
-                max_wait_s: of.max_wait_s,
-                model_wait_s: seconds(b.first_wait_ns),
-                peak_backlog: b.peak as u64,
-            };
-            bursts.push((of, fit, one_size(sender.samples(b))));
-        }
+    for (sender, b) in largest_bursts(&senders) {
+        let Some(of) = drain::of_burst(sender.times(b)) else { continue };
+        windows.extend(drain::windows(sender.times(b), crate::model::nanoseconds(target_s)));
+        let fit = BurstFit {
+            start_ns: b.start_ns,
+            size: of.size as u64,
+            dispatch_per_s: of.dispatch_per_s,
+            drain_per_s: of.span_per_s,
+            max_wait_s: of.max_wait_s,
+            model_wait_s: seconds(b.first_wait_ns),
+            peak_backlog: b.peak as u64,
+        };
+        bursts.push((of, fit, one_size(sender.samples(b))));
     }
     let of: Vec<BurstDrain> = bursts.iter().map(|b| b.0).collect();
     let drain = drain::of_bursts(&of, &windows);
@@ -256,6 +256,15 @@ pub fn diagnose(stretches: &[Stretch<'_>], book: &FlowBook, target_s: f64) -> Op
     found.cause = cause(&found);
     found.advice = advise(&found);
     Some(found)
+}
+
+/// The largest bursts, at most [`BURSTS`], largest first.
+fn largest_bursts<'a, 's>(senders: &'s [Sender<'a>]) -> Vec<(&'s Sender<'a>, &'s Busy)> {
+    let mut all: Vec<_> = senders.iter().flat_map(|s| s.periods.iter().map(move |b| (s, b))).collect();
+    all.retain(|(_, b)| b.len >= drain::SMALLEST);
+    all.sort_by_key(|(_, b)| std::cmp::Reverse(b.len));
+    all.truncate(BURSTS);
+    all
 }
 
 /// The thread with the longest waits in all, and one of its flows.
