@@ -22,8 +22,7 @@ type Row = (&'static str, fn(&Report) -> Option<Bar>);
 
 /// Draws it: three rows, and a title where there is a fourth.
 pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
-    let rows: [Row; 3] =
-        [("p50", median), (">p99", |r| tail(r, 0.99)), (">p99.9", |r| tail(r, 0.999))];
+    let rows: [Row; 3] = [("p50", median), (">p99", |r| tail(r, 0.99)), (">p99.9", |r| tail(r, 0.999))];
     let bars = rows.map(|(name, figure)| (name, view.quoted(figure)));
     let area = if area.height > 3 {
         let aside = bars.iter().any(|(_, bar)| bar.is_some_and(|(_, whole)| whole));
