@@ -14,7 +14,7 @@ use crate::{apt, run, workspace};
 /// Where the picture is, from the top of the checkout.
 const PICTURE: &str = "docs/tui.svg";
 /// Long enough for a time line to show something.
-const SECONDS: &str = "40";
+const SECONDS: &str = "20";
 
 /// Builds observer, plays the scenario and writes the picture.
 ///

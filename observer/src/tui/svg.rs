@@ -17,6 +17,7 @@ use super::screen;
 use super::state::State;
 use super::theme::Theme;
 use crate::report::Kind;
+use crate::snapshot::Snapshot;
 
 /// A cell, in the picture's units.
 const CELL: (u32, u32) = (9, 19);
@@ -54,7 +55,7 @@ pub fn of_feed(feed: &mut dyn Feed, size: (u16, u16), title: &str) -> Option<Str
     loop {
         match feed.next() {
             Fed::Nothing => std::thread::sleep(Duration::from_millis(20)),
-            Fed::Update(update) if update.snapshot.total.kind == Kind::Interval => state.update(update),
+            Fed::Update(update) if is_live(&update.snapshot) => state.update(update),
             Fed::Update(_) => {}
             Fed::Scene(scene) => state.begin_scene(scene),
             Fed::Ended(_) => break,
@@ -64,6 +65,12 @@ pub fn of_feed(feed: &mut dyn Feed, size: (u16, u16), title: &str) -> Option<Str
     let mut terminal = Terminal::new(TestBackend::new(size.0, size.1)).ok()?;
     terminal.draw(|frame| screen::render(frame, &state, Theme::FULL)).ok()?;
     Some(picture(terminal.backend().buffer(), title))
+}
+
+/// Whether the run goes on, and the interval says something of its tail.
+fn is_live(snapshot: &Snapshot) -> bool {
+    let total = &snapshot.interval.components.total.distribution;
+    snapshot.total.kind == Kind::Interval && total.p99_ns.is_some()
 }
 
 /// Foreground and background, reversed where that is asked for; `None` is the

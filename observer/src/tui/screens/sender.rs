@@ -7,9 +7,10 @@ use ratatui::text::Line;
 
 use crate::component::Component;
 use crate::metrics::calls::STEPS;
+use crate::report::Distribution;
 use crate::surroundings::Side;
 use crate::tui::draw::{View, Want, bar, divide, lines, ratio, row, short, span, stack, titled};
-use crate::tui::panels::{models, parts, sockets, strips};
+use crate::tui::panels::{models, parts, quantiles, sockets, strips};
 use crate::view::units::{count, duration, rate};
 
 /// Draws it.
@@ -20,7 +21,7 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     let batches = u16::try_from(batch_rows(view)).unwrap_or(0);
     let wants = [
         Want { least: 2, good: 7, most: parts::rows(Component::SenderQueue), rank: 0 },
-        Want { least: 2, good: 3, most: 3, rank: 1 },
+        Want { least: 2, good: 3, most: 4, rank: 1 },
         Want { least: 0, good: 2, most: model_rows, rank: 2 },
         Want { least: 0, good: batches + 1, most: batches + 1, rank: 3 },
         Want { least: 0, good: 3, most: sockets::rows(view, Side::Sender), rank: 4 },
@@ -67,6 +68,7 @@ fn pace(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
                 "sent {sent}, {mean} datagrams a call, {} failed for want of buffers",
                 count(c.send_errors)
             )),
+            Line::raw(lag(view)),
             Line::from(span(
                 format!(
                     "waited for send buffer {}; for a CPU {}",
@@ -77,6 +79,19 @@ fn pace(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
             )),
         ],
     );
+}
+
+/// How late the application offered, by its own schedule.
+fn lag(view: &View<'_>) -> String {
+    let of = |value: fn(&Distribution) -> Option<u64>| {
+        quantiles::cell(view.quoted(|r| value(&r.send_lag.as_ref()?.distribution))).trim().to_owned()
+    };
+    format!(
+        "offered behind schedule by p50 {}, p99 {}, max {}",
+        of(|d| d.p50_ns),
+        of(|d| d.p99_ns),
+        of(|d| d.max_ns)
+    )
 }
 
 fn batch_rows(view: &View<'_>) -> usize {
