@@ -1,6 +1,8 @@
 //! Ten set-ups with a known cause, canned: the top finding names each, a
 //! hundred times of a hundred.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeMap;
 
 use observer::diagnose::receiver::ReceiverCause;
