@@ -54,11 +54,11 @@ fn set_up(name: &str, seed: u64) -> Chain {
         }
         "slow reader" => {
             let reader_per_s = between(2e3, 20e3);
-            let rcvbuf = if seed % 2 == 0 { 300 } else { usize::MAX };
+            let rcvbuf = if seed.is_multiple_of(2) { 300 } else { usize::MAX };
             Chain { rcvbuf, reader_per_s, ..quiet(even(12_000, between(1.1, 2.0) * reader_per_s)) }
         }
         "sleeping reader" => {
-            let rcvbuf = if seed % 2 == 0 { 150 } else { usize::MAX };
+            let rcvbuf = if seed.is_multiple_of(2) { 150 } else { usize::MAX };
             let pauses = Some((between(0.2, 0.5), between(0.02, 0.1)));
             Chain { rcvbuf, pauses, ..quiet(even(12_000, between(2e3, 8e3))) }
         }
