@@ -163,7 +163,7 @@ fn set_up(name: &str) -> Scenario {
 const CAUSES: [(&str, &[&str]); 9] = [
     ("slow Sender", &["sender-drain"]),
     ("sleeping Sender", &["sender-start-latency"]),
-    ("small tbf burst", &["limiter-burst"]),
+    ("small tbf burst", &["limiter-burst", "tokens-lost"]),
     ("low rate", &["limiter-rate"]),
     ("small receive buffer", &["receive-buffer"]),
     ("slow reader", &["reader-slow"]),

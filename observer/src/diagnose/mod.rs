@@ -35,6 +35,12 @@ use sender::SenderQueue;
 /// Waits below this are not worth a diagnosis: as for a tail.
 pub const FLOOR_NS: u64 = crate::culprit::FLOOR_NS;
 
+/// Whether `late` of `all` datagrams that waited for [`FLOOR_NS`] are enough to
+/// look for a cause: as many as it takes to quote a p99.9.
+pub(crate) fn worth_naming(late: usize, all: usize) -> bool {
+    late >= 10 && late * 1_000 >= all
+}
+
 /// T of the advice where none was asked for, s.
 pub const TARGET_S: f64 = 1e-3;
 

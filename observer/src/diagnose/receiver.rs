@@ -179,7 +179,10 @@ pub fn diagnose(
         run_queue_share: shares.starved,
         advice: String::new(),
     };
-    found.cause = cause(&found);
+    let waits =
+        sockets.iter().flat_map(|s| &s.read).filter(|s| s.app_dequeue_ns - s.rx_ns >= FLOOR_NS).count();
+    let all = sockets.iter().map(|s| s.read.len()).sum();
+    found.cause = cause(&found, super::worth_naming(waits, all));
     found.advice = advise(&found);
     Some(found)
 }
@@ -333,8 +336,7 @@ fn truesize(l2: f64) -> u64 {
     head.next_power_of_two().max(512) + 256
 }
 
-fn cause(q: &ReceiverQueue) -> ReceiverCause {
-    let waits = q.max_wait_s >= seconds(FLOOR_NS);
+fn cause(q: &ReceiverQueue, waits: bool) -> ReceiverCause {
     if !waits && q.dropped == 0 {
         ReceiverCause::None
     } else if waits && q.run_queue_share > CAUSE {

@@ -50,7 +50,7 @@ pub const ALL: &[Check] = &[
     ),
     check(
         "generator-kept-up",
-        "stamps carry a schedule: below 99 % of it, lag growing by more than 1 %, or its p99 above 1 ms and 100 intervals warn",
+        "stamps carry a schedule: a lag that grows by more than 1 %, or (where it is not of bursts) has its p99 above 1 ms and 100 intervals, warns",
         None,
         checks::generator::generator_kept_up,
     ),
@@ -201,7 +201,11 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
 fn rank(check: &Check, level: Level, to_blame: bool, seen: &Seen<'_>, place: usize) -> usize {
     let first = match check.name {
         "sender-stall" => true,
-        "generator-kept-up" => level > Level::Passed && checks::generator::explained(seen).is_none(),
+        "generator-kept-up" => {
+            level > Level::Passed
+                && seen.diagnosis.generator.is_some_and(|lag| lag.grows())
+                && checks::generator::explained(seen).is_none()
+        }
         _ => false,
     };
     match (first, to_blame) {

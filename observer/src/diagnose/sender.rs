@@ -253,7 +253,9 @@ pub fn diagnose(stretches: &[Stretch<'_>], book: &FlowBook, target_s: f64) -> Op
         drain,
         advice: String::new(),
     };
-    found.cause = cause(&found);
+    let all = || senders.iter().flat_map(|s| &s.samples);
+    let late = all().filter(|s| s.dev_queue_ns - s.offer_ns >= FLOOR_NS).count();
+    found.cause = cause(&found, super::worth_naming(late, all().count()));
     found.advice = advise(&found);
     Some(found)
 }
@@ -355,8 +357,8 @@ fn window(senders: &[Sender<'_>]) -> Option<u64> {
     (filled > 2.0 * held && late * 2 > b.len - b.peak).then_some(b.peak as u64)
 }
 
-fn cause(q: &SenderQueue) -> SenderCause {
-    if q.measured_max_wait_s < seconds(FLOOR_NS) {
+fn cause(q: &SenderQueue, waits: bool) -> SenderCause {
+    if !waits {
         SenderCause::None
     } else if q.blocked_share > CAUSE {
         SenderCause::Limiter

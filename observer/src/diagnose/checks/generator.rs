@@ -13,8 +13,6 @@ use crate::model::{nanoseconds, seconds, stats, theil_sen};
 use crate::report::{Finding, Level};
 use crate::view::units::{duration, percent};
 
-/// Achieved over offered below this: the generator does not keep up.
-pub const ACHIEVED: f64 = 0.99;
 /// Seconds of lag gained per second above this: it falls behind.
 pub const SLOPE: f64 = 0.01;
 /// A p99 of the lag above this and a hundred intervals is its own tail.
@@ -40,14 +38,20 @@ pub struct Lag {
     pub max_ns: u64,
     /// Mean interval intended, ns.
     pub interval_ns: u64,
+    /// Most datagrams are wanted at the same time as the one before.
+    pub in_bursts: bool,
 }
 
 impl Lag {
-    /// Whether the generator kept up.
+    /// Whether it falls behind for good.
+    pub fn grows(&self) -> bool {
+        self.slope > SLOPE
+    }
+
+    /// Whether the generator did not keep up. Of a burst that is wanted all at
+    /// once the last must be late.
     pub fn is_behind(&self) -> bool {
-        self.achieved < ACHIEVED
-            || self.slope > SLOPE
-            || self.p99_ns > LAG_NS.max(self.interval_ns.saturating_mul(100))
+        self.grows() || (!self.in_bursts && self.p99_ns > LAG_NS.max(self.interval_ns.saturating_mul(100)))
     }
 }
 
@@ -78,7 +82,10 @@ fn of_stream(mut samples: Vec<&Sample>) -> Option<Lag> {
         .iter()
         .map(|s| (seconds(s.intended_ns - first.intended_ns), seconds(s.offer_ns - s.intended_ns)))
         .collect();
+    let at_once =
+        samples.windows(2).filter(|w| matches!(w, [a, b] if a.intended_ns == b.intended_ns)).count();
     Some(Lag {
+        in_bursts: at_once * 2 > samples.len(),
         datagrams: samples.len() as u64,
         achieved: (intended as f64 / offered as f64).min(1.0),
         slope: theil_sen::slope(&points)?,
