@@ -24,6 +24,7 @@
 //! anything in it is unknown, lacks its unit or contradicts the rest: a typo
 //! must not become a default.
 
+mod arrivals;
 pub mod expect;
 mod file;
 mod parse;
