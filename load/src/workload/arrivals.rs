@@ -28,11 +28,11 @@ const COLUMN: &str = "received_ns";
 pub(super) fn read(path: &Path) -> Result<Vec<u64>, String> {
     let name = path.display();
     let cannot = |e: &dyn std::fmt::Display| format!("cannot read the arrivals in {name}: {e}");
-    let file = File::open(path).map_err(|e| cannot(&e))?;
-    // A pipe or a device might never end.
-    if !file.metadata().map_err(|e| cannot(&e))?.is_file() {
+    // A device might never end, and opening a pipe might never return.
+    if !path.metadata().map_err(|e| cannot(&e))?.is_file() {
         return Err(cannot(&"it is not a regular file"));
     }
+    let file = File::open(path).map_err(|e| cannot(&e))?;
     parse(BufReader::new(file)).map_err(|e| format!("{name}{e}"))
 }
 
