@@ -30,6 +30,7 @@ mod file;
 mod parse;
 pub mod ramp;
 pub mod run;
+pub mod suite;
 mod value;
 
 use std::net::SocketAddr;
