@@ -1,8 +1,6 @@
 //! The real programs on real packets: every journey file is played under the
 //! observer, and what it says compared with what must come of it.
 
-#![expect(clippy::unwrap_used, reason = "a failed step is a failed test")]
-
 use std::time::Duration;
 
 use load::{Progress, Schedule, SendConfig, Stop};
