@@ -115,8 +115,10 @@ pub fn size(text: &str) -> Result<usize, UnitError> {
         "" | "B" => 1.0,
         "k" | "kB" => 1e3,
         "M" | "MB" => 1e6,
+        "G" | "GB" => 1e9,
         "KiB" | "Ki" => 1024.0,
         "MiB" | "Mi" => 1_048_576.0,
+        "GiB" | "Gi" => 1_073_741_824.0,
         _ => return Err(error(text, SIZE, "its unit is unknown")),
     };
     whole(value * scale)

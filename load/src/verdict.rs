@@ -101,7 +101,8 @@ pub fn judge(sent: &SendReport, received: Option<&RecvReport>, host: Option<&Hos
     .flatten()
     .collect();
     if let Some(received) = received {
-        findings.extend([reconciled(sent, received), receiver_kept_up(received)].into_iter().flatten());
+        let counts = if received.unread { Some(left_unread(received)) } else { reconciled(sent, received) };
+        findings.extend([counts, receiver_kept_up(received)].into_iter().flatten());
     }
     findings.sort_by_key(|f| std::cmp::Reverse(f.level));
     findings
@@ -143,7 +144,10 @@ fn generator_kept_up(r: &SendReport) -> Option<Finding> {
         return None;
     };
     let lag_text = lag.map_or("—".into(), |l| show_ns(crate::num::signed(round_u64(l))));
-    let means = if level == Verdict::Invalid {
+    let means = if level == Verdict::Invalid && kept >= LEAST_KEPT && slope <= MOST_SLOPE {
+        "the configured load was offered in lumps: datagrams left long after their time, and a tail of that size \
+         is the generator's own. Pin its threads, give it a core of its own, add streams, or ask for less, and repeat"
+    } else if level == Verdict::Invalid {
         "the configured load was never offered, so this run does not show what the system under test can \
          take: the ceiling is the generator's. Add streams, use a larger batch or GSO, run the generator on \
          another machine, or ask for less, and repeat"
@@ -269,7 +273,36 @@ fn quiet(h: &HostReport) -> Option<Finding> {
     })
 }
 
+fn left_unread(r: &RecvReport) -> Finding {
+    Finding {
+        check: "run-was-completed",
+        level: Verdict::Invalid,
+        observed: format!("the receiver had read {} when it was given up on, and more were waiting", show_count(r.total.unique)),
+        means: "what it had not read is not lost: the reader is slower than the load. Let it finish, read faster, or \
+                ask for less"
+            .into(),
+        detail: format!("{} reads", show_count(r.reads)),
+    }
+}
+
 fn reconciled(s: &SendReport, r: &RecvReport) -> Option<Finding> {
+    // The highest sequences tell how many were offered, as far as the receiver knows.
+    let claimed = r.total.unique.saturating_add(r.total.lost);
+    if claimed > s.offered {
+        return Some(Finding {
+            check: "counts-reconcile",
+            level: Verdict::Invalid,
+            observed: format!(
+                "offered {}, and sequences came by which there were {}",
+                show_count(s.offered),
+                show_count(claimed)
+            ),
+            means: "somebody else sends datagrams of this run: the receiver's counts cannot be trusted. Keep others \
+                    from its port, or let it hear its sender only (load recv --from)"
+                .into(),
+            detail: format!("stale={}, implausible={}", r.total.stale, r.total.implausible),
+        });
+    }
     let drops = r.socket_drops.map(u64::from);
     let explained = r.total.unique.saturating_add(drops.unwrap_or(0));
     if explained == s.sent {
@@ -402,6 +435,31 @@ mod tests {
         let mut sinking = run(1e5, 1.0, 5_000);
         sinking.send_lag_slope = Some(0.011);
         assert_eq!(level(&sinking), Verdict::Invalid);
+    }
+
+    #[test]
+    fn what_only_was_late_is_not_said_to_be_missing() {
+        let means = |r: &SendReport| judge(r, None, None).remove(0).means;
+        assert!(means(&run(1e5, 1.0, 1_100_000)).contains("in lumps"));
+        assert!(means(&run(1e5, 0.9, 1_100_000)).contains("never offered"));
+    }
+
+    #[test]
+    fn what_the_receiver_says_is_held_against_what_was_offered() {
+        let sent = run(1e3, 1.0, 5_000);
+        let mut r = crate::RecvReport::for_test(crate::LatencyHistogram::new());
+        let first = |r: &crate::RecvReport| {
+            let all = judge(&sent, Some(r), None);
+            all.first().map(|f| (f.check, f.level))
+        };
+        (r.total.unique, r.total.lost) = (39_000, 1_000);
+        assert_eq!(first(&r), Some(("counts-reconcile", Verdict::Warning)));
+        // A forged sequence beyond the last one.
+        r.total.lost = 1_001;
+        assert_eq!(first(&r), Some(("counts-reconcile", Verdict::Invalid)));
+        // A reader that was given up on has lost nothing.
+        (r.total.lost, r.unread) = (1_000, true);
+        assert_eq!(first(&r), Some(("run-was-completed", Verdict::Invalid)));
     }
 
     #[test]

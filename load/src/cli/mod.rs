@@ -92,12 +92,14 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(if wanted { 0 } else { 3 });
         }
     };
-    let result = stop_on_signals().and_then(|stop| match &cli.command {
-        args::Command::Send(a) => send::run(a, &stop),
-        args::Command::Recv(a) => recv::run(a, &stop),
-        args::Command::Both(a) => both::run(a, &stop),
-        args::Command::Run(a) => run::run(a, &stop),
-    });
+    let stop = stop_on_signals;
+    let result = match &cli.command {
+        args::Command::Send(a) => stop().and_then(|stop| send::run(a, &stop)),
+        args::Command::Recv(a) => stop().and_then(|stop| recv::run(a, &stop)),
+        args::Command::Both(a) => stop().and_then(|stop| both::run(a, &stop)),
+        // Reading the file may wait for a pipe's writer, which a signal then ends.
+        args::Command::Run(a) => run::read(a).and_then(|w| run::run(a, &w, &stop()?)),
+    };
     match result {
         Ok(verdict) => ExitCode::from(verdict.exit_code()),
         Err(failure) => {

@@ -7,7 +7,7 @@ use clap::Args;
 use load::display::Display;
 use load::report::ReportOptions;
 use load::workload::suite::{self, Played};
-use load::workload::{self, run::RunError};
+use load::workload::{self, Workload, run::RunError};
 use load::{Stop, Verdict};
 
 use super::{Failure, print};
@@ -26,15 +26,19 @@ impl From<RunError> for Failure {
     }
 }
 
+/// The workloads of the file.
+pub(crate) fn read(args: &RunArgs) -> Result<Vec<Workload>, Failure> {
+    workload::read(&args.file).map_err(|e| Failure::Usage(e.to_string()))
+}
+
 /// Runs every workload of the file, writes the reports and gives the worst
 /// verdict. A stop ends the running workload, and one that cannot be run ends
 /// the suite; the report of what was run is still written.
-pub(crate) fn run(args: &RunArgs, stop: &Stop) -> Result<Verdict, Failure> {
-    let workloads = workload::read(&args.file).map_err(|e| Failure::Usage(e.to_string()))?;
+pub(crate) fn run(args: &RunArgs, workloads: &[Workload], stop: &Stop) -> Result<Verdict, Failure> {
     let unwritable = |e: load::report::WriteError| Failure::System(e.to_string());
     args.report.prepare().map_err(unwritable)?;
     let many = workloads.len() > 1 || workloads.iter().any(|w| w.ramp.is_some());
-    let played = suite::play(&workloads, None, stop, |w, progress| {
+    let played = suite::play(workloads, None, stop, |w, progress| {
         if many {
             let _ = writeln!(std::io::stderr(), "running {} ...", w.name);
         }

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use load::control::{Service, Token};
+use load::control::{ServeError, Service, Token};
 use load::display::Display;
 use load::{Progress, Stop, Verdict};
 use serde_json::json;
@@ -34,7 +34,8 @@ pub(crate) fn run(args: &RecvArgs, control: &str, token: Token, stop: &Stop) -> 
             Ok(Some(session)) => session,
             Ok(None) => break,
             Err(_) if stop.is_set() => break,
-            Err(e) if e.is_the_peers() => {
+            // With --once a socket that cannot be had will not be asked for again.
+            Err(e) if e.is_passing() && !(args.once && matches!(e, ServeError::Recv(_))) => {
                 say(format!("load: {e}"));
                 continue;
             }

@@ -2,6 +2,7 @@
 //!
 //! Frame: length of the content (u32, big-endian), tag (32 B), content (JSON).
 
+use std::cell::Cell;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -27,12 +28,28 @@ pub(super) struct Patience<'a> {
     /// At what point, for errors.
     when: &'static str,
     stop: &'a Stop,
+    /// When the stop was first seen, where what comes next may take a little
+    /// longer than that.
+    lenient: Option<&'a Cell<Option<Instant>>>,
 }
+
+/// How long after a stop the other end is still waited for, if leniently.
+const AFTER_STOP: Duration = Duration::from_millis(1_500);
 
 impl<'a> Patience<'a> {
     /// From now on, for `most` at most, unless stopped.
     pub(super) fn new(most: Duration, when: &'static str, stop: &'a Stop) -> Self {
-        Self { begin: Instant::now(), most, when, stop }
+        Self { begin: Instant::now(), most, when, stop, lenient: None }
+    }
+
+    /// Not at once when stopped, but 1.5 s after that; `seen` remembers when.
+    pub(super) fn lenient(self, seen: &'a Cell<Option<Instant>>) -> Self {
+        Self { lenient: Some(seen), ..self }
+    }
+
+    /// The flag that ends the waiting.
+    pub(super) fn stop(&self) -> &'a Stop {
+        self.stop
     }
 
     /// The same deadline, for what comes next.
@@ -43,7 +60,13 @@ impl<'a> Patience<'a> {
     /// How long one system call may wait.
     fn slice(&self, peer: SocketAddr) -> Result<Duration, ControlError> {
         if self.stop.is_set() {
-            return Err(ControlError::Stopped { peer });
+            let since = self.lenient.map(|seen| seen.get().unwrap_or_else(Instant::now));
+            if since.is_none_or(|since| since.elapsed() >= AFTER_STOP) {
+                return Err(ControlError::Stopped { peer });
+            }
+            if let Some(seen) = self.lenient {
+                seen.set(since);
+            }
         }
         match self.most.checked_sub(self.begin.elapsed()) {
             // A timeout of 0 would mean none.

@@ -1,7 +1,12 @@
 //! The sending host: announces a run, offers it, and fetches what came of it.
 
+use std::cell::Cell;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use super::channel::{Channel, Patience};
 use super::clock_id::ClockId;
@@ -70,7 +75,7 @@ pub fn run(
     starts: impl FnOnce(i64),
 ) -> Result<RemoteReport, RemoteError> {
     config.check()?;
-    let (stream, peer) = connect(control)?;
+    let (stream, peer) = connect(control, stop)?;
     let patience =
         Patience::new(PROOF, "before greeting; it may be serving another sender, or be no `load recv`", stop);
     let mut channel = Channel::open(stream, peer, Role::Sender, token, patience)?;
@@ -92,14 +97,14 @@ pub fn run(
     let before = CpuTime::now();
     let sent = send_with(&config, stop, progress)?;
     let host = before.zip(CpuTime::now()).map(|(a, b)| a.until(b));
-    let received = fetch(&mut channel, sent.sent);
+    let received = fetch(&mut channel, sent.sent, stop);
     Ok(RemoteReport { sent, received, host })
 }
 
 /// The receiver's half; a run that was stopped has one, too.
-fn fetch(channel: &mut Channel, sent: u64) -> Result<RecvReport, ControlError> {
-    let never = Stop::new();
-    let patience = Patience::new(ANSWER, "before it told what it received", &never);
+fn fetch(channel: &mut Channel, sent: u64, stop: &Stop) -> Result<RecvReport, ControlError> {
+    let seen = Cell::new(None);
+    let patience = Patience::new(ANSWER, "before it told what it received", stop).lenient(&seen);
     channel.write(&Request::Finished { sent }, patience)?;
     let peer = channel.peer;
     match channel.read(MAX_REPORT, patience)? {
@@ -127,14 +132,40 @@ fn length(c: &SendConfig) -> Option<Duration> {
     [own, by_count, c.duration].into_iter().flatten().min()
 }
 
-fn connect(control: &str) -> Result<(TcpStream, SocketAddr), ControlError> {
+fn connect(control: &str, stop: &Stop) -> Result<(TcpStream, SocketAddr), ControlError> {
     let unknown = |why: String| ControlError::Resolve { address: control.to_owned(), why };
     let mut failure = unknown("it has none".into());
     for peer in control.to_socket_addrs().map_err(|e| unknown(e.to_string()))? {
-        match TcpStream::connect_timeout(&peer, CONNECT) {
-            Ok(stream) => return Ok((stream, peer)),
-            Err(source) => failure = ControlError::Connect { peer, source },
+        match connect_to(peer, stop) {
+            Ok(Some(stream)) => return Ok((stream, peer)),
+            Ok(None) => return Err(ControlError::Stopped { peer }),
+            Err(source) => failure = ControlError::Connect { peer, source: source.into() },
         }
     }
     Err(failure)
+}
+
+/// A connection within [`CONNECT`]; `None` if stopped before.
+fn connect_to(peer: SocketAddr, stop: &Stop) -> Result<Option<TcpStream>, Errno> {
+    let family = if peer.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let fd = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
+    match rustix::net::connect(&fd, &peer) {
+        Ok(()) => return Ok(Some(fd.into())),
+        Err(Errno::INPROGRESS) => {}
+        Err(e) => return Err(e),
+    }
+    let begin = Instant::now();
+    let slice = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+    while begin.elapsed() < CONNECT {
+        if stop.is_set() {
+            return Ok(None);
+        }
+        match poll(&mut [PollFd::new(&fd, PollFlags::OUT)], Some(&slice)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            Ok(_) => return sockopt::socket_error(&fd)?.map(|()| Some(fd.into())),
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Errno::TIMEDOUT)
 }

@@ -2,6 +2,7 @@
 //! sends back what came.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,6 +17,10 @@ use crate::progress::Progress;
 use crate::recv::{Delivery, NoLatency, Receiver, RecvConfig, RecvError, RecvReport};
 use crate::stop::Stop;
 
+/// What waits at the socket when the sender has finished has this long to be
+/// read: the report must be on its way within [`ANSWER`].
+const DRAINED: Duration = Duration::from_secs(7);
+
 /// Waits for senders.
 #[derive(Debug)]
 pub struct Service {
@@ -23,6 +28,9 @@ pub struct Service {
     control: SocketAddr,
     token: Token,
     config: RecvConfig,
+    /// Holds the datagrams' port between the runs, each of which has a socket
+    /// of its own: nobody else shall get it.
+    held: Mutex<Option<Receiver>>,
 }
 
 /// One sender's run, however it ended.
@@ -48,8 +56,9 @@ impl Service {
         listener.set_nonblocking(true).map_err(listen)?;
         let control = listener.local_addr().map_err(listen)?;
         let mut config = config.clone();
-        config.bind = Receiver::bind(&config)?.local_addr();
-        Ok(Self { listener, control, token, config })
+        let held = Receiver::bind(&config)?;
+        config.bind = held.local_addr();
+        Ok(Self { listener, control, token, config, held: Mutex::new(Some(held)) })
     }
 
     /// The control connection's address, with its port.
@@ -76,6 +85,23 @@ impl Service {
         log: impl FnMut(&Delivery) + Send,
     ) -> Result<Option<Session>, ServeError> {
         let Some((stream, peer)) = self.accept(stop)? else { return Ok(None) };
+        let result = self.serve(stream, peer, stop, progress, log);
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.is_none() {
+            // Whoever got it meanwhile: the next announcement is told.
+            *held = Receiver::bind(&self.config).ok();
+        }
+        result.map(Some)
+    }
+
+    fn serve(
+        &self,
+        stream: TcpStream,
+        peer: SocketAddr,
+        stop: &Stop,
+        progress: &Progress,
+        log: impl FnMut(&Delivery) + Send,
+    ) -> Result<Session, ServeError> {
         let patience = Patience::new(PROOF, "before it proved that it has the token", stop);
         let mut channel = Channel::open(stream, peer, Role::Receiver, &self.token, patience)?;
         let Request::Announce { run, length_ms, clock } = channel.read(MAX_REQUEST, patience)? else {
@@ -83,6 +109,8 @@ impl Service {
         };
         let same_clock = clock.is_some() && clock == ClockId::here();
         let patience = Patience::new(ANSWER, "before its run", stop);
+        // A socket of its own, in the place of the held one.
+        drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
         let receiver = match Receiver::bind(&self.config) {
             Ok(receiver) if run != 0 => receiver,
             Ok(_) => {
@@ -105,7 +133,7 @@ impl Service {
         });
         let patience = Patience::new(most, "in the middle of its run", stop);
         let (mut report, mut trouble) = receive(receiver, &mut channel, patience, progress, log)?;
-        report.interrupted = trouble.is_some();
+        report.interrupted = trouble.is_some() || report.unread;
         if !same_clock {
             report.forget_latency(NoLatency::AnotherClock);
         }
@@ -115,7 +143,7 @@ impl Service {
             let patience = Patience::new(ANSWER, "before it had its report", &told);
             trouble = channel.write(&Answer::report(&report), patience).err();
         }
-        Ok(Some(Session { peer, report, trouble }))
+        Ok(Session { peer, report, trouble })
     }
 
     fn accept(&self, stop: &Stop) -> Result<Option<(TcpStream, SocketAddr)>, ControlError> {
@@ -154,6 +182,8 @@ fn receive(
 ) -> Result<(RecvReport, Option<ControlError>), ServeError> {
     let over = Stop::new();
     let earlier = progress.received();
+    let waiting = receiver.waiting()?;
+    let mut all_read = true;
     std::thread::scope(|scope| {
         let reader = std::thread::Builder::new()
             .name("load-recv".into())
@@ -161,7 +191,8 @@ fn receive(
             .map_err(ServeError::Thread)?;
         let trouble = match channel.read(MAX_REQUEST, patience) {
             Ok(Request::Finished { sent }) => {
-                await_arrival(progress, earlier.saturating_add(sent));
+                let expected = earlier.saturating_add(sent);
+                all_read = await_arrival(progress, expected, &waiting, patience.stop(), DRAINED);
                 None
             }
             Ok(_) => Some(unexpected(channel.peer)),
@@ -169,7 +200,11 @@ fn receive(
         };
         over.set();
         match reader.join() {
-            Ok(report) => Ok((report?, trouble)),
+            Ok(report) => {
+                let mut report = report?;
+                report.unread = !all_read;
+                Ok((report, trouble))
+            }
             Err(panic) => std::panic::resume_unwind(panic),
         }
     })
@@ -200,8 +235,12 @@ impl ServeError {
         }
     }
 
-    /// True if only the connection failed: the next may be better.
-    pub fn is_the_peers(&self) -> bool {
-        matches!(self, Self::Control(e) if !matches!(e, ControlError::Listen { .. }))
+    /// True if only this run failed: the next may be better.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Control(e) => !matches!(e, ControlError::Listen { .. }),
+            Self::Recv(e) => !e.is_usage(),
+            Self::Thread(_) => false,
+        }
     }
 }

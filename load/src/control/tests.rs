@@ -43,6 +43,22 @@ fn host(sessions: usize) -> Host {
     Host { control, data, thread }
 }
 
+#[test]
+fn the_port_is_kept_between_the_runs() {
+    let service = Service::bind(any(), token(), &RecvConfig::new(any())).unwrap();
+    assert!(std::net::UdpSocket::bind(service.local_addr()).is_err());
+    let (data, control) = (service.local_addr(), service.control_addr());
+    let session = || service.session(&Stop::new(), &Progress::new(), |_| {}).unwrap().unwrap();
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(move || {
+            run(&control.to_string(), &token(), &load(data), &Stop::new(), &Progress::new(), |_| {})
+        });
+        assert_eq!(session().report.total.unique, 2_000);
+        assert!(sender.join().unwrap().unwrap().received.is_ok());
+    });
+    assert!(std::net::UdpSocket::bind(data).is_err());
+}
+
 fn load(data: SocketAddr) -> SendConfig {
     let mut c = SendConfig::new(data);
     c.schedule = Schedule::Constant { rate: 10_000.0 };

@@ -220,6 +220,12 @@ impl SendConfig {
                 interval / 1e9
             )));
         }
+        const YEAR_NS: u64 = 366 * 86_400 * 1_000_000_000;
+        if self.schedule.length_ns().is_some_and(|ns| ns > YEAR_NS) {
+            return Err(SendError::Config(
+                "the schedule is longer than a year; raise its rate or ask for less".to_owned(),
+            ));
+        }
         let planned = self.schedule.planned(self.duration).into_iter().chain(self.count).min();
         match planned.map(|n| n / u64::from(self.streams)).filter(|n| *n > SEQ_MAX) {
             Some(n) => Err(SendError::Config(format!(

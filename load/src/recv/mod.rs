@@ -13,6 +13,7 @@ mod report;
 mod state;
 
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use observer_ebpf::stamp::Stamp;
@@ -59,6 +60,18 @@ pub struct Receiver {
     socket: RxSocket,
 }
 
+/// A look at whether datagrams wait at a receiver's socket, from beside it.
+#[derive(Debug)]
+pub(crate) struct Waiting(OwnedFd);
+
+impl Waiting {
+    /// Whether any does.
+    pub(crate) fn any(&self) -> bool {
+        // The size of the next datagram (udp(7), SIOCINQ): those with a stamp have one.
+        rustix::io::ioctl_fionread(&self.0).is_ok_and(|bytes| bytes > 0)
+    }
+}
+
 impl Receiver {
     /// Binds the socket on the calling thread, in its network namespace.
     ///
@@ -98,6 +111,13 @@ impl Receiver {
     /// Receive buffer granted, bytes as the kernel counts them.
     pub fn rcvbuf(&self) -> usize {
         self.socket.rcvbuf
+    }
+
+    /// A look at what waits to be read, for another thread.
+    pub(crate) fn waiting(&self) -> Result<Waiting, RecvError> {
+        rustix::io::dup(&self.socket.fd)
+            .map(Waiting)
+            .map_err(|source| RecvError::Read { local: self.socket.local, source })
     }
 
     /// The same socket, following `run` only and measuring what it offers from

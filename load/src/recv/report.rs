@@ -48,6 +48,9 @@ pub struct RecvReport {
     pub local: SocketAddr,
     /// Stopped before its bound.
     pub interrupted: bool,
+    /// Datagrams were still waiting to be read when it ended: they are not lost.
+    #[serde(default)]
+    pub unread: bool,
     /// All streams together.
     pub total: Counts,
     /// Payload bytes of stamped datagrams.
@@ -100,6 +103,7 @@ impl RecvReport {
         Self {
             local: SocketAddr::from(([127, 0, 0, 1], 9)),
             interrupted: false,
+            unread: false,
             total: Counts::default(),
             bytes: 0,
             unstamped: 0,

@@ -155,6 +155,7 @@ impl<'a> State<'a> {
         RecvReport {
             local: socket.local,
             interrupted,
+            unread: false,
             total,
             bytes: self.bytes,
             unstamped: self.unstamped,

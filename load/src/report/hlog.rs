@@ -38,8 +38,10 @@ pub(super) fn hlog(report: &Report) -> Result<String, String> {
                 .chars()
                 .map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' })
                 .collect();
-            let from = wall(w.send.start_ns).duration_since(origin).unwrap_or(Duration::ZERO);
-            let length = Duration::from_nanos(u64::try_from(w.send.length_ns).unwrap_or(0));
+            // The measured time: the warm-up is in no figure.
+            let measured_from = w.send.start_ns + (w.send.length_ns - w.send.measured_ns);
+            let from = wall(measured_from).duration_since(origin).unwrap_or(Duration::ZERO);
+            let length = Duration::from_nanos(u64::try_from(w.send.measured_ns).unwrap_or(0));
             writer
                 .write_histogram(latency.inside(), from, length, Tag::new(&tag))
                 .map_err(|e| format!("{e:?}"))?;

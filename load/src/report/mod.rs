@@ -163,7 +163,7 @@ fn row(w: &Outcome) -> [String; 9] {
         rate(w.delivered_per_s),
         ns(latency.and_then(|l| l.p50_ns), ci95.and_then(|i| i.p50_ns)),
         ns(latency.and_then(|l| l.p99_ns), ci95.and_then(|i| i.p99_ns)),
-        w.loss.map_or(NONE.into(), |l| format!("{:.3} %", l * 100.0)),
+        w.loss.filter(|_| w.sent_per_s.is_some()).map_or(NONE.into(), |l| format!("{:.3} %", l * 100.0)),
         reason,
     ]
 }

@@ -37,11 +37,19 @@ pub enum ReadError {
 /// [`ReadError`] with the file, the line where there is one, and the reason.
 pub fn read(path: &Path) -> Result<Vec<Workload>, ReadError> {
     let file = path.display().to_string();
-    let mut text = String::new();
-    let read = File::open(path).and_then(|f| f.take(LARGEST + 1).read_to_string(&mut text));
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|f| f.take(LARGEST + 1).read_to_end(&mut bytes));
     match read {
-        Err(source) => Err(ReadError::Unreadable { file, source }),
-        Ok(n) if u64::try_from(n).unwrap_or(u64::MAX) > LARGEST => Err(ReadError::TooLarge { file }),
-        Ok(_) => Ok(parse(&file, &text)?),
+        Err(source) => return Err(ReadError::Unreadable { file, source }),
+        Ok(n) if u64::try_from(n).unwrap_or(u64::MAX) > LARGEST => return Err(ReadError::TooLarge { file }),
+        Ok(_) => {}
+    }
+    match std::str::from_utf8(&bytes) {
+        Ok(text) => Ok(parse(&file, text)?),
+        Err(e) => {
+            let before = bytes.iter().take(e.valid_up_to()).filter(|b| **b == b'\n').count();
+            let why = "bytes that are no UTF-8, which TOML is written in".to_owned();
+            Err(FileError { file, line: before + 1, why }.into())
+        }
     }
 }

@@ -50,8 +50,7 @@ struct File {
     schedule: Option<Spanned<RawSchedule>>,
     expect: Option<toml::map::Map<String, Value>>,
     ramp: Option<Spanned<RawRamp>>,
-    #[serde(default)]
-    workload: Vec<Spanned<RawWorkload>>,
+    workload: Option<Vec<Spanned<RawWorkload>>>,
 }
 
 #[derive(Deserialize)]
@@ -145,6 +144,12 @@ fn plainly(message: &str) -> String {
         .replace(" as i128", "")
         .replace(" as u128", "")
         .replace("expected a sequence", "expected a list")
+        .replace(
+            "invalid type: map, expected a list",
+            "[workload] is one table; write [[workload]], which begins one of a list",
+        )
+        .replace("invalid type: map", "a table")
+        .replace("expected any valid TOML value", "which is beyond 2^63")
 }
 
 fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
@@ -152,19 +157,19 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
     let schedule = file.schedule.as_ref().map(|s| s.get_ref().clone()).unwrap_or_default();
     let ramp = file.ramp.as_ref().map(|r| r.get_ref().clone());
     let ramp_at = file.ramp.as_ref().map(Spanned::span);
-    if file.workload.len() > MOST {
-        return refuse(0..0, format!("{} workloads; at most {MOST} are accepted", file.workload.len()));
-    }
-    if file.workload.is_empty() {
+    let Some(entries) = &file.workload else {
         let name = file.name.as_ref().map_or("workload", |n| n.get_ref().as_str());
         let at = file.schedule.as_ref().map_or(0..0, Spanned::span);
         let expect = expectations(file.expect.as_ref(), None, text)?;
         let w = workload(name, at, &target, &schedule, ramp.zip(ramp_at), expect)?;
         agrees(&w, schedule.duration.as_ref(), text)?;
         return Ok(vec![w]);
+    };
+    if entries.is_empty() || entries.len() > MOST {
+        return refuse(0..0, format!("{} workloads; 1 to {MOST} are accepted", entries.len()));
     }
-    let mut out: Vec<Workload> = Vec::with_capacity(file.workload.len());
-    for entry in &file.workload {
+    let mut out: Vec<Workload> = Vec::with_capacity(entries.len());
+    for entry in entries {
         let (raw, at) = (entry.get_ref(), entry.span());
         let Some(name) = &raw.name else {
             return refuse(at, "a workload without a name; add name = \"...\"");
@@ -214,6 +219,7 @@ fn workload(
         return refuse(at, "a name must be 1 to 80 printable characters");
     }
     let ramp = ramp.map(|(r, at)| r.read(at)).transpose()?;
+    target.receiver_is_here()?;
     let mut w = Workload {
         name: label,
         target: target.address()?,
@@ -328,6 +334,17 @@ impl RawTarget {
             _ => host_and_port(text, "\"loopback\" or \"10.0.0.2:9000\"")
                 .map(|()| Target::Remote(text.to_owned()))
                 .or_else(|why| refuse(v.span(), why)),
+        }
+    }
+
+    /// The receiver's options go with a receiver in this process.
+    fn receiver_is_here(&self) -> Result<(), Refusal> {
+        match (self.address()?, self.rcvbuf.as_ref().or(self.poll.as_ref())) {
+            (Target::Remote(_), Some(v)) => refuse(
+                v.span(),
+                "the receiver of this address is not in this process; give `load recv` its own --rcvbuf and --poll",
+            ),
+            _ => Ok(()),
         }
     }
 

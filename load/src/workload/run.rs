@@ -266,8 +266,8 @@ fn outcome(w: &Workload, ends: Ends, own: Vec<Finding>, watched: Option<Watched>
         None => watched.as_ref().and_then(|w| w.delivered),
     };
     let delivered = arrived.filter(|_| seconds > 0.0).map(|d| d.measured as f64 / seconds);
-    let loss =
-        arrived.filter(|_| sent.sent > 0).map(|d| sent.sent.saturating_sub(d.all) as f64 / sent.sent as f64);
+    let known = sent.sent > 0 && received.as_ref().is_none_or(|r| !r.unread);
+    let loss = arrived.filter(|_| known).map(|d| sent.sent.saturating_sub(d.all) as f64 / sent.sent as f64);
     let mut missed = Vec::new();
     for e in &w.expect {
         let measured = match e.metric {
@@ -287,6 +287,12 @@ fn outcome(w: &Workload, ends: Ends, own: Vec<Finding>, watched: Option<Watched>
         findings.extend(finding);
     }
     findings.sort_by_key(|f| std::cmp::Reverse(f.level));
+    if verdict::worst(&findings) == Verdict::Invalid {
+        for f in findings.iter_mut().filter(|f| f.check == "objective" && f.level == Verdict::Failed) {
+            f.means =
+                "the run did not measure what it was asked to, so this says nothing of the system yet".into();
+        }
+    }
     Outcome {
         name: w.name.clone(),
         verdict: verdict::worst(&findings),

@@ -46,6 +46,8 @@ pub fn play<T>(
         drop(shown);
         match outcome {
             Ok(outcome) => outcomes.push(outcome),
+            // What a stop kept from beginning was not run.
+            Err(_) if stop.is_set() => break,
             Err(e) => {
                 failure = Some(e);
                 break;

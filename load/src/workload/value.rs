@@ -137,10 +137,12 @@ pub(super) fn buffer(v: &Option<V>) -> Result<Buffer, Refusal> {
 
 pub(super) fn cpus(v: &Option<V>) -> Result<Vec<usize>, Refusal> {
     let Some(v) = v else { return Ok(Vec::new()) };
-    let list: Option<Option<Vec<usize>>> = v.get_ref().as_array().map(|l| {
-        l.iter().map(|c| c.as_integer().and_then(|c| usize::try_from(c).ok()).filter(|c| *c < 1024)).collect()
-    });
+    let list: Option<Option<Vec<usize>>> = v
+        .get_ref()
+        .as_array()
+        .map(|l| l.iter().map(|c| c.as_integer().and_then(|c| usize::try_from(c).ok())).collect());
     match list {
+        Some(Some(cpus)) if cpus.is_empty() => refuse(v.span(), "an empty list; name CPUs, or leave pin out"),
         Some(Some(cpus)) => match cpus.iter().find(|cpu| !crate::thread::may_use(**cpu)) {
             Some(cpu) => refuse(
                 v.span(),

@@ -204,6 +204,16 @@ const REFUSED: &[(&str, usize, &str)] = &[
     ("[schedule]\nrate = \"1G/s\"\nduration = \"1000h\"", 2, "sequence numbers"),
     ("[schedule]\nburst = 9223372036854775807\nevery = \"1s\"\nbursts = 5", 2, "sequence numbers"),
     ("[schedule]\nsteps = [[\"1k/s\", \"1s\"]]\nduration = \"5s\"", 3, "ends after 1s"),
+    ("[schedule]\nburst = 99999999999\ndispatch = \"1k/s\"", 2, "longer than a year"),
+    ("[target]\npin = []\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "an empty list"),
+    ("[target]\npin = [9999]\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 2, "CPU 9999"),
+    ("workload = []\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"", 1, "0 workloads"),
+    ("[workload]\nname = \"a\"", 1, "write [[workload]]"),
+    (
+        "[target]\naddress = \"10.0.0.1:9\"\npoll = \"50us\"\n[schedule]\nrate = \"1k/s\"\nduration = \"1s\"",
+        3,
+        "not in this process",
+    ),
     ("[schedule]\npattern = \"trains\"\ntrain = 1", 3, "2 datagrams or more"),
     (
         "[schedule]\nrate = \"1k/s\"\nduration = \"1s\"\n[expect]\nthroughput = \"> 5k/s\"",
