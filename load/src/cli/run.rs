@@ -31,6 +31,13 @@ impl From<RunError> for Failure {
 /// the suite; the report of what was run is still written.
 pub(crate) fn run(args: &RunArgs, stop: &Stop) -> Result<Verdict, Failure> {
     let workloads = workload::read(&args.file).map_err(|e| Failure::Usage(e.to_string()))?;
+    if let Some(recipe) = workloads.iter().find_map(|w| w.drain_rate.as_deref()) {
+        let file = args.file.display();
+        return Err(Failure::Usage(format!(
+            "{file}: workload {recipe:?} is of kind \"drain-rate\": when the Sender sends is seen by the observer \
+             only; use `observer run {file}`"
+        )));
+    }
     let many = workloads.len() > 1 || workloads.iter().any(|w| w.ramp.is_some());
     let played = suite::play(&workloads, None, stop, |w, progress| {
         if many {

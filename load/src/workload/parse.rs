@@ -21,6 +21,9 @@ use crate::pace::CatchUp;
 use crate::pattern::Pattern;
 use crate::schedule::{Schedule, Step};
 use crate::units;
+use recipe::Kind;
+
+mod recipe;
 
 /// Most workloads in one file.
 const MOST: usize = 1000;
@@ -43,6 +46,7 @@ pub struct FileError {
 #[serde(deny_unknown_fields)]
 struct File {
     name: Option<Spanned<String>>,
+    kind: Option<Spanned<String>>,
     target: Option<Spanned<RawTarget>>,
     schedule: Option<Spanned<RawSchedule>>,
     expect: Option<toml::map::Map<String, Value>>,
@@ -55,6 +59,7 @@ struct File {
 #[serde(deny_unknown_fields)]
 struct RawWorkload {
     name: Option<Spanned<String>>,
+    kind: Option<Spanned<String>>,
     target: Option<Spanned<RawTarget>>,
     schedule: Option<Spanned<RawSchedule>>,
     expect: Option<toml::map::Map<String, Value>>,
@@ -144,14 +149,15 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
     let schedule = file.schedule.as_ref().map(|s| s.get_ref().clone()).unwrap_or_default();
     let ramp = file.ramp.as_ref().map(|r| r.get_ref().clone());
     let ramp_at = file.ramp.as_ref().map(Spanned::span);
+    let kind = Kind::read(file.kind.as_ref(), Kind::Load)?;
     if file.workload.len() > MOST {
         return refuse(0..0, format!("{} workloads; at most {MOST} are accepted", file.workload.len()));
     }
     if file.workload.is_empty() {
-        let name = file.name.as_ref().map_or("workload", |n| n.get_ref().as_str());
+        let name = file.name.as_ref().map_or(kind.name(), |n| n.get_ref().as_str());
         let at = file.schedule.as_ref().map_or(0..0, Spanned::span);
         let expect = expectations(file.expect.as_ref(), None, text)?;
-        return Ok(vec![workload(name, at, &target, &schedule, ramp.zip(ramp_at), expect)?]);
+        return kind.expand(name, at, &target, &schedule, ramp.zip(ramp_at), expect);
     }
     let mut out: Vec<Workload> = Vec::with_capacity(file.workload.len());
     for entry in &file.workload {
@@ -159,13 +165,18 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
         let Some(name) = &raw.name else {
             return refuse(at, "a workload without a name; add name = \"...\"");
         };
-        if out.iter().any(|w| w.name == *name.get_ref()) {
+        let is_named = |n: &str| n == name.get_ref();
+        if out.iter().any(|w| is_named(&w.name) || w.drain_rate.as_deref().is_some_and(is_named)) {
             return refuse(
                 name.span(),
                 format!("two workloads are named {:?}; choose another", name.get_ref()),
             );
         }
         let target = raw.target.as_ref().map_or_else(|| target.clone(), |t| t.get_ref().or(&target));
+        // One of another kind than the file takes nothing of its schedule.
+        let own_kind = Kind::read(raw.kind.as_ref(), kind)?;
+        let (schedule, ramp) =
+            if own_kind == kind { (&schedule, &ramp) } else { (&RawSchedule::default(), &None) };
         // A schedule of another kind replaces the inherited one, but not its bounds.
         let schedule = match &raw.schedule {
             None => schedule.clone(),
@@ -174,7 +185,7 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
                 own.get_ref().or(&base)
             }
         };
-        let ramp = match (&raw.ramp, &ramp) {
+        let ramp = match (&raw.ramp, ramp) {
             (Some(own), base) => {
                 Some((own.get_ref().or(base.as_ref().unwrap_or(&RawRamp::default())), own.span()))
             }
@@ -182,7 +193,8 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
             (None, None) => None,
         };
         let expect = expectations(file.expect.as_ref(), raw.expect.as_ref(), text)?;
-        out.push(workload(name.get_ref(), at, &target, &schedule, ramp, expect)?);
+        let new = own_kind.expand(name.get_ref(), at.clone(), &target, &schedule, ramp, expect)?;
+        recipe::add(&mut out, new, at)?;
     }
     Ok(out)
 }
@@ -220,6 +232,7 @@ fn workload(
         warmup: schedule.warmup.as_ref().map_or(Ok(Duration::ZERO), duration)?,
         expect,
         ramp,
+        drain_rate: None,
     };
     w.streams = u16::try_from(uint(&target.streams, 1, 1, 1024, "streams")?).unwrap_or(1);
     match (&w.ramp, schedule.kind()) {
