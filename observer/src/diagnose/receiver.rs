@@ -425,3 +425,7 @@ fn enlarge(b: &Buffer) -> String {
     }
     text
 }
+
+#[cfg(test)]
+#[path = "receiver_tests.rs"]
+mod tests;
