@@ -83,6 +83,21 @@ fn drops_while_the_reader_had_no_cpu_are_the_hosts() {
     assert!(q.run_queue_share > 0.99 && q.advice.contains("the time around the drops"), "{q:?}");
 }
 
+/// Many datagrams are read at once, and a reader that sleeps now and then is
+/// as late as it was then.
+#[test]
+fn a_reader_that_sleeps_now_and_then_is_as_late_as_it_was_then() {
+    let mut story = Story::default();
+    for i in 0..200 {
+        story.burst(i * MS, 1, 10 * US, false);
+    }
+    story.burst(300 * MS, 60, 120 * MS, false);
+    let q = story.told();
+    assert_eq!(q.cause, ReceiverCause::ReaderLate, "{q:?}");
+    assert_eq!(q.wake_up_s, 0.12);
+    assert!(q.advice.contains("up to 120 ms late"), "{}", q.advice);
+}
+
 /// Without drops the waiting itself is what is explained, and the longest has
 /// most of it.
 #[test]

@@ -26,8 +26,6 @@ fn set_up(name: &str) -> Scenario {
         let load = SendConfig { engine: Engine::Driver { ring: 1 << 17, batch, idle }, ..scenario.load };
         Scenario { load, ..scenario }
     };
-    let mut small_buffer = in_bursts(3_000, 100, 30_000, 160);
-    small_buffer.reader.rcvbuf = Buffer::Bytes(8 << 10);
     let pausing = |scenario: Scenario, every_us, lasts_us| {
         let pauses =
             Pauses { every: Duration::from_micros(every_us), lasts: Duration::from_micros(lasts_us) };
@@ -40,7 +38,15 @@ fn set_up(name: &str) -> Scenario {
         }
         "small tbf burst" => shaped(50, 16, in_bursts(200, 150, 4_000, 1_200)),
         "low rate" => shaped(20, 32, constant(3_000.0, 6_000, 1_200)),
-        "small receive buffer" => small_buffer,
+        "small receive buffer" => {
+            // Some 20 datagrams of room, and a reader that takes several times
+            // as long for one as they are apart within a burst, and on average
+            // is idle: otherwise a burst fits, and what is lost is lost in the
+            // moments in which the reader was kept from its CPU.
+            let mut small = pausing(in_bursts(400, 80, 8_000, 160), 1, 30);
+            small.reader.rcvbuf = Buffer::Bytes(8 << 10);
+            small
+        }
         "slow reader" => pausing(constant(5_000.0, 10_000, 160), 1, 300),
         "sleeping reader" => pausing(constant(4_000.0, 10_000, 160), 500_000, 120_000),
         "generator overload" => constant(3_000_000.0, 600_000, 160),
@@ -80,17 +86,23 @@ fn once(name: &str) -> Arc<Snapshot> {
     if name == DESCHEDULED { descheduled() } else { play(&set_up(name)).snapshot }
 }
 
-/// Plays a set-up until its load was offered, [`TRIES`] times at most: one
-/// whose generator fell behind by itself (a pause of the machine) is another
-/// set-up. With it, how often it was played.
+/// Whether the machine made another set-up of it: its generator fell behind by
+/// itself, or the hypervisor took more than 5 % of the CPU time.
+fn is_another(report: &Report, causes: &[&str]) -> bool {
+    let stolen = report.findings.iter().any(|f| f.check == "host-was-quiet" && f.level == Level::Invalid);
+    stolen || top(report) == BEHIND && !causes.contains(&BEHIND)
+}
+
+/// Plays a set-up until it is what it should be, [`TRIES`] times at most. With
+/// it, how often it was played.
 fn established(name: &str, causes: &[&str]) -> (Arc<Snapshot>, usize) {
-    for tries in 1.. {
-        let snapshot = once(name);
-        if tries == TRIES || top(&snapshot.total) != BEHIND || causes.contains(&BEHIND) {
-            return (snapshot, tries);
-        }
+    let mut tries = 1;
+    let mut snapshot = once(name);
+    while tries < TRIES && is_another(&snapshot.total, causes) {
+        tries += 1;
+        snapshot = once(name);
     }
-    unreachable!("the last try returns")
+    (snapshot, tries)
 }
 
 /// What was found instead, with the figures behind it.
@@ -140,7 +152,8 @@ fn series_of_set_ups() {
     sheet.table(
         &format!(
             "`cargo xtask bench diagnosis`: how often the top finding named the cause; 19 of 20 at least. Where the\n\
-             generator fell behind by itself, it was another set-up and was played again, {TRIES} times at most.\n\n\
+             generator fell behind by itself, or the hypervisor took more than 5 % of the CPU time, it was another\n\
+             set-up and was played again, {TRIES} times at most.\n\n\
              | set-up | finding | named | otherwise | played again | holds |\n|---|---|---:|---|---:|---|\n"
         ),
         CAUSES.iter().map(|c| c.0.to_owned()),
