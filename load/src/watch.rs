@@ -11,6 +11,7 @@
 
 use std::error::Error;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::engine::SendReport;
@@ -108,6 +109,34 @@ pub struct Delivered {
     pub all: u64,
 }
 
+/// How a Sender drained the bursts of a run. Rates in datagrams per second,
+/// times in s; null where it is not known, or there are too few for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Drained {
+    /// Bursts it stands on.
+    pub bursts: u64,
+    /// D: the median over the bursts, by the span of the send times.
+    pub typical_per_s: f64,
+    /// Its 95 % interval: lower and upper end.
+    pub typical_interval: Option<[f64; 2]>,
+    /// The same by Theil–Sen, the cross-check.
+    pub theil_sen_per_s: Option<f64>,
+    /// What held in nearly every moment.
+    pub conservative_per_s: f64,
+    /// Its 95 % interval.
+    pub conservative_interval: Option<[f64; 2]>,
+    /// N over the longest wait: the usual estimate, biased by 1/(1 − D/P).
+    pub n_over_max_per_s: Option<f64>,
+    /// P, at which bursts were offered.
+    pub dispatch_per_s: Option<f64>,
+    /// Θ, what the Sender takes to start.
+    pub start_latency_s: f64,
+    /// The longest wait measured.
+    pub max_wait_s: f64,
+    /// The longest by the model.
+    pub model_wait_s: Option<f64>,
+}
+
 /// What a watcher saw of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Watched {
@@ -126,6 +155,8 @@ pub struct Watched {
     pub culprit: Option<String>,
     /// What stops a ramp whose step did not hold.
     pub stop: Option<RampStop>,
+    /// How the Sender drained, for a case of the recipe `drain-rate`.
+    pub drained: Option<Drained>,
     /// Its own report, which becomes `observer` in the JSON document.
     pub report: Value,
 }

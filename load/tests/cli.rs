@@ -88,6 +88,16 @@ fn what_is_wrong_is_one_line_and_an_exit_code() {
 }
 
 #[test]
+fn a_drain_rate_is_left_to_the_observer() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("d.toml");
+    std::fs::write(&file, "kind = \"drain-rate\"\n").unwrap();
+    let (code, out, err) = load(&format!("run {}", file.display()));
+    assert_eq!((code, out.as_str(), err.lines().count()), (3, "", 1), "{err}");
+    assert!(err.contains("d.toml") && err.contains("`observer run "), "{err}");
+}
+
+#[test]
 fn an_interrupted_run_still_reports_and_exits_2() {
     for (line, interrupted) in [
         ("both --rate 1k --duration 60s --json", "/send/interrupted"),

@@ -4,12 +4,17 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
+use observer::correlate::Correlator;
+use observer::diagnose::Diagnostician;
+use observer::diagnose::evidence::{FIRST, LATEST};
 use observer::diagnose::receiver::ReceiverCause;
 use observer::diagnose::sender::SenderCause;
 use observer::model::simulate::TokenBucket;
 use observer::model::two_sided::Kind;
 use observer::report::Report;
+use observer::source::synthetic;
 use support::canned::Chain;
 
 mod support;
@@ -182,14 +187,47 @@ fn an_unshaped_path_has_no_limiter() {
     }
 }
 
-/// What a diagnosis of full evidence takes. Prints it; the bound is wide.
+/// What keeping a journey and a diagnosis of all that is kept take. Prints it;
+/// the bound is wide.
 #[test]
-#[ignore = "a measurement: run it in release"]
+#[ignore = "a measurement: cargo test --release -p observer --test diagnosis costs -- --ignored --nocapture"]
 fn what_a_diagnosis_costs() {
-    let chain = Chain { drain_per_s: 200e3, ..Chain::new(bursts(40, 5_000, 0.2), 1) };
-    let start = std::time::Instant::now();
-    let once = chain.play();
-    let all = start.elapsed();
-    eprintln!("{} journeys made, recorded and diagnosed in {all:?}", once.total.counts.delivered);
-    assert!(all.as_secs() < 60);
+    let n = u32::try_from(FIRST + LATEST).unwrap() + 4_000;
+    let bucket = TokenBucket { rate_byte_s: 12.5e6, burst_bytes: 32_768.0 };
+    let limited = Some((bucket, 50e-6));
+    let offered = 1.3 * 12.5e6 / 1_242.0;
+    for (name, chain) in [
+        ("a plain load", Chain::new(even(n, 50e3), 1)),
+        (
+            "bursts for a slow Sender",
+            Chain { drain_per_s: 200e3, ..Chain::new(bursts(n / 5_000, 5_000, 0.2), 1) },
+        ),
+        ("a limiter", Chain { bucket: limited, l2_bytes: 1_242, ..Chain::new(even(n, offered), 1) }),
+        ("a slow reader", Chain { reader_per_s: 20e3, ..Chain::new(even(n, 30e3), 1) }),
+    ] {
+        let batch = chain.batch();
+        let (mut correlator, meta) = (Correlator::default(), synthetic::meta());
+        correlator.control(&batch);
+        let journeys: Vec<_> = batch.journeys.iter().map(|j| correlator.journey(j)).collect();
+        let mut diagnostician = Diagnostician::default();
+        let start = Instant::now();
+        journeys.iter().for_each(|j| diagnostician.push(j));
+        let kept_ns = start.elapsed().as_nanos() / journeys.len() as u128;
+        let mut took: Vec<Duration> = (0..5)
+            .map(|_| {
+                // Something new, or it would not be made anew.
+                diagnostician.push(&journeys[0]);
+                let start = Instant::now();
+                diagnostician.diagnose(&correlator.flows, &meta, None, true);
+                start.elapsed()
+            })
+            .collect();
+        took.sort();
+        eprintln!(
+            "{name}: {} journeys, {kept_ns} ns to keep each, {:?} to diagnose (median of 5)",
+            journeys.len(),
+            took[2]
+        );
+        assert!(took[2].as_secs() < 20, "{took:?}");
+    }
 }

@@ -26,9 +26,19 @@ impl From<RunError> for Failure {
     }
 }
 
-/// The workloads of the file.
+/// The workloads of the file, all of which `load` alone can run.
 pub(crate) fn read(args: &RunArgs) -> Result<Vec<Workload>, Failure> {
-    workload::read(&args.file).map_err(|e| Failure::Usage(e.to_string()))
+    let workloads = workload::read(&args.file).map_err(|e| Failure::Usage(e.to_string()))?;
+    match workloads.iter().find_map(|w| w.drain_rate.as_deref()) {
+        Some(recipe) => {
+            let file = args.file.display();
+            Err(Failure::Usage(format!(
+                "{file}: workload {recipe:?} is of kind \"drain-rate\": when the Sender sends is seen by the \
+                 observer only; use `observer run {file}`"
+            )))
+        }
+        None => Ok(workloads),
+    }
 }
 
 /// Runs every workload of the file, writes the reports and gives the worst

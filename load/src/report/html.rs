@@ -1,7 +1,7 @@
 //! A page that stands alone: the table, latency by quantile, and for a ladder
 //! the delivered rate against latency, as inline SVG without scripts.
 
-use super::{HEADINGS, Report, components, row};
+use super::{HEADINGS, Report, components, drain_rate, row};
 use crate::hist::LatencyHistogram;
 use crate::num::signed;
 use crate::units::show_ns;
@@ -42,6 +42,7 @@ pub(super) fn html(report: &Report) -> String {
         out.push_str("</tr>\n");
     }
     out.push_str("</tbody></table>\n<p>Latency runs from the intended time to the application's read.</p>\n");
+    out.push_str(&drain_rate::html(report));
     let curves: Vec<Curve> = report.workloads.iter().filter_map(by_quantile).collect();
     if !curves.is_empty() {
         out.push_str("<h2>Latency by quantile</h2>\n");

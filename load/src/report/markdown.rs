@@ -1,6 +1,6 @@
 //! The table of a suite, and the findings behind it.
 
-use super::{HEADINGS, Report, components, row};
+use super::{HEADINGS, Report, components, drain_rate, row};
 
 /// The report as Markdown.
 pub fn markdown(report: &Report) -> String {
@@ -22,6 +22,7 @@ pub fn markdown(report: &Report) -> String {
             escape(&report.not_run.join(", "))
         ));
     }
+    out.push_str(&drain_rate::md(report));
     for w in &report.workloads {
         let parts = components::md(w);
         if w.findings.is_empty() && parts.is_empty() {

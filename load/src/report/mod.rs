@@ -2,6 +2,7 @@
 //! the same figures for people and for other tools.
 
 mod components;
+mod drain_rate;
 mod hlog;
 mod html;
 mod markdown;
@@ -19,6 +20,7 @@ use serde::Serialize;
 use crate::num::{round_u64, signed};
 use crate::units::{show_count, show_ns};
 use crate::verdict::{self, Verdict};
+use crate::workload::drain_rate::DrainRate;
 use crate::workload::run::Outcome;
 
 pub use markdown::markdown;
@@ -34,6 +36,9 @@ pub struct Report {
     pub not_run: Vec<String>,
     /// One per workload that was run, in the file's order.
     pub workloads: Vec<Outcome>,
+    /// The table of the recipe `drain-rate`, one row per case that was run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub drain_rates: Vec<DrainRate>,
 }
 
 impl Report {
@@ -42,7 +47,8 @@ impl Report {
         let worst = workloads.iter().map(|w| w.verdict).max().unwrap_or_default();
         // An unfinished suite did not measure what it was asked to.
         let verdict = if not_run.is_empty() { worst } else { Verdict::Invalid };
-        Self { schema: "load-report/1", verdict, not_run, workloads }
+        let drain_rates = workloads.iter().filter_map(|w| w.drain_rate.clone()).collect();
+        Self { schema: "load-report/1", verdict, not_run, workloads, drain_rates }
     }
 }
 
@@ -175,10 +181,15 @@ const HEADINGS: [&str; 9] =
 pub fn table(report: &Report) -> String {
     let mut rows = vec![HEADINGS.map(str::to_owned)];
     rows.extend(report.workloads.iter().map(row));
-    let widths: Vec<usize> =
-        (0..HEADINGS.len()).map(|c| rows.iter().map(|r| r[c].chars().count()).max().unwrap_or(0)).collect();
+    aligned(&rows)
+}
+
+/// Rows of cells as lines, each column as wide as its widest cell.
+fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..N).map(width).collect();
     let mut out = String::new();
-    for r in &rows {
+    for r in rows {
         for (cell, width) in r.iter().zip(&widths) {
             out.push_str("  ");
             out.push_str(cell);
@@ -201,6 +212,7 @@ pub fn text(report: &Report) -> String {
         }
         out.push_str(&format!("\n{}:{}{components}", w.name, verdict::show(&w.findings)));
     }
+    out.push_str(&drain_rate::text(report));
     out.push_str(&format!("\n  result: {}\n", report.verdict.name()));
     out
 }

@@ -29,6 +29,7 @@ fn outcome(name: &str, verdict: Verdict, samples: i64) -> Outcome {
         findings: if level == Verdict::Passed { vec![] } else { vec![finding] },
         ramp: None,
         send: SendReport::for_test(20_000.0),
+        drain_rate: None,
         missed: Vec::new(),
         watched: None,
         recv: Some(crate::recv::RecvReport::for_test(h)),

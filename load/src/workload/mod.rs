@@ -25,6 +25,7 @@
 //! must not become a default.
 
 mod arrivals;
+pub mod drain_rate;
 pub mod expect;
 mod file;
 mod parse;
@@ -37,6 +38,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use drain_rate::{LEAST_BURST as DRAIN_BURST, LEAST_BURSTS as DRAIN_BURSTS};
 pub use expect::{Expectation, Metric};
 pub use file::{ReadError, read};
 pub use parse::{FileError, parse};
@@ -97,6 +99,9 @@ pub struct Workload {
     pub expect: Vec<Expectation>,
     /// Walk the rate upwards instead of holding it.
     pub ramp: Option<Ramp>,
+    /// The name of the recipe `drain-rate` of which this is a case; it says
+    /// nothing without a watcher.
+    pub drain_rate: Option<String>,
 }
 
 /// How to look for the highest rate that holds.

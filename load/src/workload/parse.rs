@@ -24,6 +24,9 @@ use crate::pace::CatchUp;
 use crate::pattern::Pattern;
 use crate::schedule::{Schedule, Step};
 use crate::units::{self, show_count};
+use recipe::Kind;
+
+mod recipe;
 
 /// Most workloads in one file.
 const MOST: usize = 1000;
@@ -46,6 +49,7 @@ pub struct FileError {
 #[serde(deny_unknown_fields, expecting = "a workload file")]
 struct File {
     name: Option<Spanned<String>>,
+    kind: Option<Spanned<String>>,
     target: Option<Spanned<RawTarget>>,
     schedule: Option<Spanned<RawSchedule>>,
     expect: Option<toml::map::Map<String, Value>>,
@@ -57,6 +61,7 @@ struct File {
 #[serde(deny_unknown_fields, expecting = "a table: [[workload]] and its keys below")]
 struct RawWorkload {
     name: Option<Spanned<String>>,
+    kind: Option<Spanned<String>>,
     target: Option<Spanned<RawTarget>>,
     schedule: Option<Spanned<RawSchedule>>,
     expect: Option<toml::map::Map<String, Value>>,
@@ -157,13 +162,14 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
     let schedule = file.schedule.as_ref().map(|s| s.get_ref().clone()).unwrap_or_default();
     let ramp = file.ramp.as_ref().map(|r| r.get_ref().clone());
     let ramp_at = file.ramp.as_ref().map(Spanned::span);
+    let kind = Kind::read(file.kind.as_ref(), Kind::Load)?;
     let Some(entries) = &file.workload else {
-        let name = file.name.as_ref().map_or("workload", |n| n.get_ref().as_str());
+        let name = file.name.as_ref().map_or(kind.name(), |n| n.get_ref().as_str());
         let at = file.schedule.as_ref().map_or(0..0, Spanned::span);
         let expect = expectations(file.expect.as_ref(), None, text)?;
-        let w = workload(name, at, &target, &schedule, ramp.zip(ramp_at), expect)?;
-        agrees(&w, schedule.duration.as_ref(), text)?;
-        return Ok(vec![w]);
+        let all = kind.expand(name, at, &target, &schedule, ramp.zip(ramp_at), expect)?;
+        all.iter().try_for_each(|w| agrees(w, schedule.duration.as_ref(), text))?;
+        return Ok(all);
     };
     if entries.is_empty() || entries.len() > MOST {
         return refuse(0..0, format!("{} workloads; 1 to {MOST} are accepted", entries.len()));
@@ -174,13 +180,18 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
         let Some(name) = &raw.name else {
             return refuse(at, "a workload without a name; add name = \"...\"");
         };
-        if out.iter().any(|w| w.name == *name.get_ref()) {
+        let is_named = |n: &str| n == name.get_ref();
+        if out.iter().any(|w| is_named(&w.name) || w.drain_rate.as_deref().is_some_and(is_named)) {
             return refuse(
                 name.span(),
                 format!("two workloads are named {:?}; choose another", name.get_ref()),
             );
         }
         let target = raw.target.as_ref().map_or_else(|| target.clone(), |t| t.get_ref().or(&target));
+        // One of another kind than the file takes nothing of its schedule.
+        let own_kind = Kind::read(raw.kind.as_ref(), kind)?;
+        let (schedule, ramp) =
+            if own_kind == kind { (&schedule, &ramp) } else { (&RawSchedule::default(), &None) };
         // A schedule of another kind replaces the inherited one, but not its bounds.
         let inherits_bounds = |own: &RawSchedule| own.kind().is_some() && own.duration.is_none();
         let inherited = raw.schedule.as_ref().is_some_and(|own| inherits_bounds(own.get_ref()));
@@ -191,7 +202,7 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
                 own.get_ref().or(&base)
             }
         };
-        let ramp = match (&raw.ramp, &ramp) {
+        let ramp = match (&raw.ramp, ramp) {
             (Some(own), base) => {
                 Some((own.get_ref().or(base.as_ref().unwrap_or(&RawRamp::default())), own.span()))
             }
@@ -199,9 +210,10 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
             (None, None) => None,
         };
         let expect = expectations(file.expect.as_ref(), raw.expect.as_ref(), text)?;
-        let w = workload(name.get_ref(), at, &target, &schedule, ramp, expect)?;
-        agrees(&w, schedule.duration.as_ref().filter(|_| !inherited), text)?;
-        out.push(w);
+        let new = own_kind.expand(name.get_ref(), at.clone(), &target, &schedule, ramp, expect)?;
+        let duration = schedule.duration.as_ref().filter(|_| !inherited);
+        new.iter().try_for_each(|w| agrees(w, duration, text))?;
+        recipe::add(&mut out, new, at)?;
     }
     Ok(out)
 }
@@ -240,6 +252,7 @@ fn workload(
         warmup: schedule.warmup.as_ref().map_or(Ok(Duration::ZERO), duration)?,
         expect,
         ramp,
+        drain_rate: None,
     };
     w.streams = u16::try_from(uint(&target.streams, 1, 1, 1024, "streams")?).unwrap_or(1);
     match (&w.ramp, schedule.kind()) {

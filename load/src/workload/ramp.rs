@@ -253,6 +253,7 @@ mod tests {
             total: None,
             findings: Vec::new(),
             ramp: None,
+            drain_rate: None,
             send,
             recv: Some(RecvReport::for_test(LatencyHistogram::new())),
             missed: Vec::new(),

@@ -24,6 +24,9 @@ use crate::view::units::{bit_rate, bytes};
 const SUSTAINED: f64 = 0.95;
 /// Share of the throughput lost to late timers that is worth saying.
 const LOST: f64 = 0.01;
+/// What was offered in a shorter time, and took more than twice as long to
+/// leave, is a single burst.
+const LASTING_NS: u64 = 1_000_000_000;
 /// Bins in which a long fall of the rate is looked for.
 const LONG_BINS: usize = 400;
 
@@ -98,7 +101,7 @@ pub struct Limiter {
     pub throttled: u64,
     /// The longest time one was.
     pub max_wait_s: f64,
-    /// What was offered on average.
+    /// What was offered on average; null of a single burst.
     pub offered_bit_s: Option<f64>,
     /// The bucket that would have let everything through at once.
     pub needed_burst_bytes: Option<f64>,
@@ -430,10 +433,16 @@ fn long(shift: &Shift, bin_s: f64) -> LongTerm {
     }
 }
 
-/// Mean rate at which `p` entered, bits per second.
+/// Mean rate at which `p` entered, bits per second; `None` of a single burst,
+/// which has no mean: how long it is until the next one is not known.
 fn offered(p: &[Passage]) -> Option<f64> {
     let entries = || p.iter().map(|p| p.entry_ns);
-    let span = entries().max()?.checked_sub(entries().min()?).filter(|ns| *ns > 0)?;
+    let first = entries().min()?;
+    let span = entries().max()?.checked_sub(first).filter(|ns| *ns > 0)?;
+    let until_out = p.iter().map(|p| p.exit_ns).max()?.saturating_sub(first);
+    if span < LASTING_NS && span.saturating_mul(2) < until_out {
+        return None;
+    }
     Some(p.iter().map(|p| 8.0 * f64::from(p.bytes)).sum::<f64>() / seconds(span))
 }
 

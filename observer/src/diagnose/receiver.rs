@@ -100,7 +100,8 @@ pub struct ReceiverQueue {
     pub drain_per_s: Option<f64>,
     /// Share of the time in which the queue held anything.
     pub busy_share: f64,
-    /// How late the reader came: the 0.95 quantile of the first waits.
+    /// How late the reader came: the 0.95 quantile of the first waits, of those
+    /// of late readers if there are any.
     pub wake_up_s: f64,
     /// The longest wait.
     pub max_wait_s: f64,
@@ -169,7 +170,6 @@ pub fn diagnose(
     let dropped = sockets.iter().map(|s| s.dropped.len() as u64).sum();
     let shares = Shares::of(&sockets);
     let granted = key.receiver.as_ref().map(|e| u64::from(e.buffer_bytes)).filter(|b| *b > 0);
-    let first_waits = sockets.iter().flat_map(|s| &s.periods).map(|b| seconds(b.first_wait_ns));
     let mut found = ReceiverQueue {
         reader: Thread::reader(flow, book),
         socket: key.destination,
@@ -180,7 +180,7 @@ pub fn diagnose(
         arrival_per_s: arrivals(&sockets),
         drain_per_s: drain(&sockets),
         busy_share: busy_share(&sockets),
-        wake_up_s: stats::quantile(&stats::sorted(first_waits), 0.95).unwrap_or(0.0),
+        wake_up_s: wake_up(&sockets),
         max_wait_s: seconds(
             sockets.iter().flat_map(|s| &s.read).map(|s| s.app_dequeue_ns - s.rx_ns).max().unwrap_or(0),
         ),
@@ -274,7 +274,7 @@ impl Shares {
                 all += weight;
                 sum.softirq += weight * softirq / waited;
                 sum.starved += weight * starved / waited;
-                sum.late += if b.is_late_start() && b.first_wait_ns >= FLOOR_NS { weight } else { 0.0 };
+                sum.late += if is_late(b) { weight } else { 0.0 };
             }
         }
         let all = if dropped > 0 { dropped as f64 } else { all };
@@ -283,6 +283,20 @@ impl Shares {
         }
         Self { softirq: sum.softirq / all, late: sum.late / all, starved: sum.starved / all }
     }
+}
+
+/// Whether the reader came so late to a period that it is worth naming.
+fn is_late(b: &Busy) -> bool {
+    b.is_late_start() && b.first_wait_ns >= FLOOR_NS
+}
+
+/// The 0.95 quantile of the first waits: a reader that sleeps now and then is
+/// not late on most datagrams, so where it was, only those times count.
+fn wake_up(sockets: &[Socket<'_>]) -> f64 {
+    let all = || sockets.iter().flat_map(|s| &s.periods);
+    let late = all().any(is_late);
+    let waits = all().filter(|b| !late || is_late(b)).map(|b| seconds(b.first_wait_ns));
+    stats::quantile(&stats::sorted(waits), 0.95).unwrap_or(0.0)
 }
 
 /// From the first arrival to the last, dropped datagrams included.
@@ -425,3 +439,7 @@ fn enlarge(b: &Buffer) -> String {
     }
     text
 }
+
+#[cfg(test)]
+#[path = "receiver_tests.rs"]
+mod tests;

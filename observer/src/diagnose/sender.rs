@@ -260,12 +260,16 @@ pub fn diagnose(stretches: &[Stretch<'_>], book: &FlowBook, target_s: f64) -> Op
     Some(found)
 }
 
-/// The largest bursts, at most [`BURSTS`], largest first.
+/// The largest bursts, at most [`BURSTS`], largest first. Ten of them apart,
+/// only those of at least half of the largest: a publisher that is interrupted
+/// leaves pieces, which say less of the rate, and nothing behind a full bucket.
 fn largest_bursts<'a, 's>(senders: &'s [Sender<'a>]) -> Vec<(&'s Sender<'a>, &'s Busy)> {
     let mut all: Vec<_> = senders.iter().flat_map(|s| s.periods.iter().map(move |b| (s, b))).collect();
     all.retain(|(_, b)| b.len >= drain::SMALLEST);
     all.sort_by_key(|(_, b)| std::cmp::Reverse(b.len));
-    all.truncate(BURSTS);
+    let most = all.first().map_or(0, |(_, b)| b.len);
+    let whole = all.partition_point(|(_, b)| 2 * b.len >= most);
+    all.truncate(whole.clamp(drain::BURSTS, BURSTS));
     all
 }
 

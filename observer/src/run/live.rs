@@ -7,7 +7,7 @@ use load::watch::{Ends, Watch, WatchError, Watched};
 use load::workload::Workload;
 
 use super::accounts::{Account, Marks};
-use super::{judge, seen};
+use super::{drain_rate, judge, seen};
 use crate::kernel::attach::{AttachOptions, NamedRun};
 use crate::session::{Session, SessionError};
 
@@ -58,7 +58,8 @@ impl Watch for Live {
         let snapshot = session.finish().map_err(|e| self.failed(e))?;
         let account = Account::of(&ends, marks.until_now());
         let report = snapshot.total.as_ref();
-        let findings = judge::findings(&workload.expect, report, &account, ends.findings);
+        let mut findings = judge::findings(&workload.expect, report, &account, ends.findings);
+        findings.extend(drain_rate::findings(workload, report));
         seen::watched(&workload.expect, report, findings)
             .map_err(|e| self.failed(SessionError::Reader(format!("made a report that is no JSON: {e}"))))
     }

@@ -10,9 +10,11 @@
 //!
 //! [`live`] attaches; [`accounts`] holds the observer's counts against the
 //! sockets' and qdiscs' own; [`judge`] makes the findings; [`seen`] says what
-//! the objectives are judged on, and why one was missed.
+//! the objectives are judged on, and why one was missed; [`drain_rate`] reads D
+//! for the recipe of that name.
 
 pub mod accounts;
+pub mod drain_rate;
 pub mod judge;
 pub mod live;
 pub mod seen;

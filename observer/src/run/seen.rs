@@ -6,6 +6,7 @@ use load::watch::{Delivered, Seen, Watched};
 use load::workload::expect::{Component as Of, Expectation, Metric, Point};
 use load::workload::ramp::RampStop;
 
+use super::drain_rate::drained;
 use crate::component::{Component, Part};
 use crate::report::{Blame, ComponentReport, Distribution, Report};
 use crate::view::units::{count, duration};
@@ -31,6 +32,7 @@ pub fn watched(
         causes,
         culprit: culprit(report),
         stop: report.culprit.as_ref().and_then(|c| stop(c.component)),
+        drained: drained(report),
         report: serde_json::to_value(report)?,
     })
 }

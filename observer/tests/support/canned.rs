@@ -70,15 +70,21 @@ impl Chain {
 
     /// The chain played through the pipeline.
     pub(crate) fn play(&self) -> Arc<Snapshot> {
-        let (journeys, waits) = self.records();
+        let mut batch = self.batch();
+        let journeys = std::mem::take(&mut batch.journeys);
         let mut pipeline = Pipeline::new(synthetic::meta());
-        let flow = |side| FlowRecord { buffer_bytes: 212_992, ..synthetic::flow(RUN, 0, side) };
-        let batch = Batch { flows: vec![flow(1), flow(2)], waits, ..Batch::default() };
         pipeline.batch(&batch);
         for some in journeys.chunks(5_000) {
             pipeline.batch(&Batch { journeys: some.to_vec(), ..Batch::default() });
         }
         pipeline.finish(tables(&journeys))
+    }
+
+    /// All that the programs would have written.
+    pub(crate) fn batch(&self) -> Batch {
+        let (journeys, waits) = self.records();
+        let flow = |side| FlowRecord { buffer_bytes: 212_992, ..synthetic::flow(RUN, 0, side) };
+        Batch { flows: vec![flow(1), flow(2)], waits, journeys, ..Batch::default() }
     }
 
     fn records(&self) -> (Vec<JourneyRecord>, Vec<observer_ebpf::abi::WaitRecord>) {

@@ -6,8 +6,10 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub(crate) mod canned;
+pub(crate) mod descheduled;
 pub(crate) mod journey;
 pub(crate) mod observed;
+pub(crate) mod sheet;
 
 static ALONE: Mutex<()> = Mutex::new(());
 

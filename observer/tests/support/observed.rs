@@ -8,6 +8,7 @@ use std::{
 
 use load::{Progress, Stop};
 use observer::{
+    correlate::pair::Pairs,
     kernel::attach::{AttachOptions, NamedRun},
     lab::{
         priority::{Role, raise},
@@ -28,10 +29,13 @@ pub(crate) struct Observed {
     pub(crate) records: Vec<JourneyRecord>,
 }
 
-/// Attaches for the scenario's run alone, plays it, and detaches.
+/// Attaches for the scenario's run alone, plays it, and detaches. Where the
+/// link is a forwarder, its two devices are named as the shaper.
 pub(crate) fn play(scenario: &Scenario) -> Observed {
     let stage = Stage::set(scenario).unwrap();
-    let options = AttachOptions { runs: vec![NamedRun::ours(scenario.load.run)], ..AttachOptions::default() };
+    let pairs = Pairs::new(stage.lab().pair().unwrap().into_iter().collect());
+    let runs = vec![NamedRun::ours(scenario.load.run)];
+    let options = AttachOptions { runs, pairs, ..AttachOptions::default() };
     let (session, records) = recorded(&options);
     let (outcome, _lab) = stage.run(&Stop::new(), &Progress::new()).unwrap();
     let snapshot = session.finish().unwrap();

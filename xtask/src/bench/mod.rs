@@ -15,7 +15,7 @@
 //! | [`absurd`] | what each says when asked for what it cannot do |
 //! | [`stats`] | medians, and quantiles with enough samples only |
 //! | [`report`] | Markdown |
-//! | [`series`] | `bench limiter` and `bench diagnosis`: series of live tests |
+//! | [`series`] | `bench limiter`, `bench diagnosis` and `bench drain`: series of live tests |
 
 mod absurd;
 mod lab;
@@ -54,6 +54,8 @@ pub(crate) enum Bench {
     Limiter(series::SeriesOptions),
     /// Set-ups with a known cause, diagnosed again and again (needs root; ten minutes)
     Diagnosis(series::SeriesOptions),
+    /// How fast the Sender drains, by the recipe, also where that is known (needs root; two minutes)
+    Drain(series::SeriesOptions),
     /// What the terminal UI's thread takes of a CPU beside a load (needs root; a minute)
     Tui(screen::TuiOptions),
 }
@@ -98,8 +100,13 @@ pub(crate) struct Interrupted;
 pub(crate) fn run(bench: &Bench) -> Result<ExitCode> {
     let done = match bench {
         Bench::Load(options) => load(options),
-        Bench::Limiter(options) => series::play("series_of_limiters", "limiter", options),
-        Bench::Diagnosis(options) => series::play("series_of_set_ups", "diagnosis", options),
+        Bench::Limiter(options) => {
+            series::play("diagnosis_live", "limiters::series_of_limiters", "limiter", options)
+        }
+        Bench::Diagnosis(options) => {
+            series::play("diagnosis_live", "set_ups::series_of_set_ups", "diagnosis", options)
+        }
+        Bench::Drain(options) => series::play("drain_rate", "series_of_drain_rates", "drain", options),
         Bench::Tui(options) => screen::measure(options),
     };
     match done {

@@ -1,7 +1,7 @@
 //! What was dropped, and where.
 
 use super::{Seen, figures, finding};
-use crate::diagnose::receiver::FULL_BUFFER;
+use crate::diagnose::receiver::{FULL_BUFFER, ReceiverCause};
 use crate::report::{Finding, Level};
 use crate::view::units::count;
 
@@ -15,6 +15,18 @@ pub(crate) fn receiver_kept_up(seen: &Seen<'_>) -> Option<Finding> {
         let passed =
             finding("receiver-kept-up", Level::Passed, observed, "the reader was fast enough", String::new());
         return Some(Finding { evidence, ..passed });
+    }
+    // No other finding is about that.
+    let queue = seen.diagnosis.receiver_queue.as_ref();
+    if let Some(q) = queue.filter(|q| q.cause == ReceiverCause::Host && q.dropped > 0) {
+        let evidence =
+            figures(&[("dropped", Some(full as f64)), ("run_queue_share", Some(q.run_queue_share))]);
+        let detail = "the buffer filled while other threads had its CPU".to_owned();
+        return Some(Finding {
+            advice: q.advice.clone(),
+            evidence,
+            ..finding("receiver-kept-up", Level::Warning, observed, "the reader had no CPU", detail)
+        });
     }
     let detail = "the latencies are those of the datagrams that got through".to_owned();
     Some(Finding {
