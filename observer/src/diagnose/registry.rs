@@ -201,8 +201,9 @@ pub fn findings(seen: &Seen<'_>) -> Vec<Finding> {
 }
 
 /// Smaller comes first: a sender that stood still or a generator that fell
-/// behind of itself explains what else there is to see; then what blames the
-/// culprit; then the rest in their order.
+/// behind of itself explains what else there is to see; then what explains
+/// more deaths than the tail has datagrams; then what blames the culprit; then
+/// the rest in their order.
 fn rank(check: &Check, level: Level, to_blame: bool, seen: &Seen<'_>, place: usize) -> usize {
     let first = match check.name {
         "sender-stall" => true,
@@ -213,11 +214,22 @@ fn rank(check: &Check, level: Level, to_blame: bool, seen: &Seen<'_>, place: usi
         }
         _ => false,
     };
-    match (first, to_blame) {
-        (true, _) => place,
-        (false, true) => ALL.len() + place,
-        (false, false) => 2 * ALL.len() + place,
-    }
+    let tier = match () {
+        () if first => 0,
+        () if check.blames == RECEIVER && loses_more_than_the_tail_has(seen) => 1,
+        () if to_blame => 2,
+        () => 3,
+    };
+    tier * ALL.len() + place
+}
+
+/// Whether more datagrams died at the reader's buffer, for a reason that is
+/// known and not the host's, than the tail has that the culprit is named for.
+fn loses_more_than_the_tail_has(seen: &Seen<'_>) -> bool {
+    use super::receiver::ReceiverCause;
+    let queue = seen.diagnosis.receiver_queue.as_ref();
+    let tail = seen.report.tail.last().map_or(0, |t| t.count);
+    queue.is_some_and(|q| q.dropped > tail && !matches!(q.cause, ReceiverCause::None | ReceiverCause::Host))
 }
 
 /// The worst level.
