@@ -17,6 +17,7 @@ pub mod batch;
 pub mod clock;
 pub mod confidence;
 pub mod control;
+pub mod display;
 mod engine;
 mod errno;
 pub mod hist;
@@ -35,6 +36,7 @@ pub mod thread;
 pub mod track;
 pub mod units;
 pub mod verdict;
+pub mod watch;
 pub mod workload;
 
 pub use batch::{ReadCall, SendCall};

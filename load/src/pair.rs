@@ -16,7 +16,7 @@ use crate::stop::Stop;
 /// After the last datagram came, the receiver waits this long for more.
 const DRAIN: Duration = Duration::from_millis(300);
 /// Time from here to the first slot: the reader is running by then.
-const LEAD_NS: i64 = 20_000_000;
+pub(crate) const LEAD_NS: i64 = 20_000_000;
 
 /// One of the ends cannot work.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +58,7 @@ pub fn run(
     let receiver = Receiver::bind(recv)?;
     let mut config = send(receiver.local_addr());
     config.check()?;
-    let start = clock::now_ns() + LEAD_NS;
+    let start = config.start_at_ns.unwrap_or_else(|| clock::now_ns() + LEAD_NS);
     config.start_at_ns = Some(start);
     let receiver = receiver.measuring(config.run, start.saturating_add(duration_ns(config.warmup)));
     let before = CpuTime::now();

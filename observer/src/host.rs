@@ -50,6 +50,63 @@ impl CpuTimes {
     }
 }
 
+/// What the hypervisor takes from the CPUs it takes most from.
+///
+/// A flow has a thread at either end, so at most two CPUs matter to it at a
+/// time; the sum over all CPUs of a large machine would explain anything.
+#[derive(Clone, Debug)]
+pub struct StolenTime {
+    last: Vec<u64>,
+    sum_ns: u64,
+}
+
+/// CPUs that count in each interval.
+const MOST_STOLEN: usize = 2;
+
+impl StolenTime {
+    /// Counts from now; `None` where /proc is not mounted.
+    pub fn start() -> Option<Self> {
+        let stat = fs::read_to_string("/proc/stat").ok()?;
+        Some(Self { last: steal_by_cpu(&stat), sum_ns: 0 })
+    }
+
+    /// Time taken since the start, ns. A /proc/stat that cannot be read adds
+    /// nothing.
+    pub fn read_ns(&mut self) -> u64 {
+        if let Ok(stat) = fs::read_to_string("/proc/stat") {
+            self.advance(steal_by_cpu(&stat));
+        }
+        self.sum_ns
+    }
+
+    fn advance(&mut self, now: Vec<u64>) {
+        // A CPU taken off line or brought back renumbers them: start afresh.
+        if now.len() == self.last.len() {
+            let mut taken: Vec<u64> = now.iter().zip(&self.last).map(|(n, l)| n.saturating_sub(*l)).collect();
+            taken.sort_unstable_by_key(|t| std::cmp::Reverse(*t));
+            let ticks: u64 = taken.iter().take(MOST_STOLEN).sum();
+            self.sum_ns = self.sum_ns.saturating_add(ticks.saturating_mul(tick_ns()));
+        }
+        self.last = now;
+    }
+}
+
+/// Steal of each CPU since boot, in ticks.
+fn steal_by_cpu(stat: &str) -> Vec<u64> {
+    let cpu = |line: &str| {
+        let mut columns = line.strip_prefix("cpu")?.split_whitespace();
+        columns.next()?.parse::<u32>().ok()?;
+        columns.nth(7)?.parse().ok()
+    };
+    // The first line, of all CPUs together, has no number.
+    stat.lines().skip(1).map_while(cpu).collect()
+}
+
+/// The unit of /proc/stat, ns: 10 ms wherever USER_HZ is 100.
+fn tick_ns() -> u64 {
+    1_000_000_000 / rustix::param::clock_ticks_per_second().max(1)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "ticks stay far below 2^53")]
 fn ratio(part: u64, whole: u64) -> Option<f64> {
     (whole != 0).then(|| part as f64 / whole as f64)
@@ -66,6 +123,22 @@ mod tests {
         assert_eq!(end.steal_ratio_since(&start), Some(0.1));
         assert_eq!(end.busy_ratio_since(&start), Some(0.8));
         assert_eq!(start.steal_ratio_since(&start), None);
+    }
+
+    #[test]
+    fn the_two_cpus_with_most_steal_count_in_each_interval() {
+        let stat = |steal: [u64; 3]| {
+            let line = |(cpu, s)| format!("cpu{cpu} 1 2 3 4 5 6 7 {s} 0 0\n");
+            let cpus: String = steal.into_iter().enumerate().map(line).collect();
+            format!("cpu  3 6 9 12 15 18 21 9 0 0\n{cpus}intr 5\n")
+        };
+        let mut stolen = StolenTime { last: steal_by_cpu(&stat([10, 20, 30])), sum_ns: 0 };
+        stolen.advance(steal_by_cpu(&stat([11, 25, 32])));
+        assert_eq!(stolen.sum_ns, 7 * tick_ns());
+        stolen.advance(steal_by_cpu(&stat([20, 25, 32])));
+        assert_eq!(stolen.sum_ns, 16 * tick_ns());
+        stolen.advance(vec![900]);
+        assert_eq!(stolen.sum_ns, 16 * tick_ns(), "another number of CPUs");
     }
 
     #[test]

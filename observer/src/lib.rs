@@ -21,6 +21,7 @@ pub mod lab;
 pub mod metrics;
 pub mod pipeline;
 pub mod report;
+pub mod run;
 pub mod session;
 pub mod snapshot;
 pub mod source;

@@ -21,6 +21,7 @@ fn main() -> ExitCode {
     };
     match &cli.command {
         None => cli::observe::run(&cli.observe).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Run(args)) => cli::run::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Demo(args)) => cli::demo::run(args).unwrap_or_else(|e| fail(&e, exit::INVALID)),
     }
 }

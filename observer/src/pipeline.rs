@@ -27,8 +27,11 @@ pub struct Pipeline {
     seen: RecordsSeen,
     tables: Tables,
     last_counts: Counts,
+    stolen_ns: u64,
     interval_from_ns: u64,
     snapshots: u64,
+    measure_from_ns: i64,
+    left_out: RecordsSeen,
 }
 
 impl Pipeline {
@@ -45,9 +48,18 @@ impl Pipeline {
             seen: RecordsSeen::default(),
             tables: Tables::empty(start_ns),
             last_counts: Counts::default(),
+            stolen_ns: 0,
             interval_from_ns: start_ns,
             snapshots: 0,
+            measure_from_ns: i64::MIN,
+            left_out: RecordsSeen::default(),
         }
+    }
+
+    /// Leaves datagrams offered before `from_ns` (a warm-up) out of every
+    /// distribution from now on. They stay in the counts.
+    pub fn measure_from(&mut self, from_ns: i64) {
+        self.measure_from_ns = from_ns;
     }
 
     /// Takes in what a poll yielded.
@@ -56,6 +68,14 @@ impl Pipeline {
         self.seen.malformed = self.seen.malformed.saturating_add(batch.malformed);
         for record in &batch.journeys {
             let journey = self.correlator.journey(record);
+            if record.offer_ns < self.measure_from_ns {
+                match journey.outcome {
+                    Outcome::Delivered => self.left_out.delivered += 1,
+                    Outcome::Dropped => self.left_out.dropped += 1,
+                    Outcome::Unresolved => {}
+                }
+                continue;
+            }
             self.interval.record(&journey);
             if journey.outcome == Outcome::Delivered {
                 self.flows.record(journey.flow, &journey.stages);
@@ -104,9 +124,12 @@ impl Pipeline {
     }
 
     fn close(&mut self, kind: Kind, now_ns: u64) -> Arc<Snapshot> {
+        let stolen_ns = self.tables.host.stolen_ns.unwrap_or(self.stolen_ns);
+        self.interval.stalls.close(stolen_ns.saturating_sub(self.stolen_ns));
+        self.stolen_ns = stolen_ns;
         self.whole.merge(&self.interval);
-        self.seen.delivered = self.whole.delivered;
-        self.seen.dropped = self.whole.dropped;
+        self.seen.delivered = self.whole.delivered + self.left_out.delivered;
+        self.seen.dropped = self.whole.dropped + self.left_out.dropped;
         let totals = Totals::of(&self.tables, &self.meta, self.seen, kind == Kind::Final);
         let recent = counts::since(&totals.counts, &self.last_counts);
 

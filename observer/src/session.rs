@@ -9,7 +9,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -56,6 +56,7 @@ pub enum SessionError {
 /// A running observation. Dropping it detaches everything.
 pub struct Session {
     stop: Arc<AtomicBool>,
+    measure_from: Arc<AtomicI64>,
     reader: Option<JoinHandle<Result<Arc<Snapshot>, SessionError>>>,
     snapshots: watch::Receiver<Option<Arc<Snapshot>>>,
     meta: SourceMeta,
@@ -84,11 +85,20 @@ impl Session {
         let stop = Arc::new(AtomicBool::new(false));
         let (publish, snapshots) = watch::channel(None);
         let stopped = Arc::clone(&stop);
+        let measure_from = Arc::new(AtomicI64::new(i64::MIN));
+        let from = Arc::clone(&measure_from);
         let reader = std::thread::Builder::new()
             .name("observer-reader".to_owned())
-            .spawn(move || Reader::new(source, tap).read(&stopped, interval, &publish))
+            .spawn(move || Reader::new(source, tap, from).read(&stopped, interval, &publish))
             .map_err(|e| SessionError::Reader(format!("could not be started: {e}")))?;
-        Ok(Self { stop, reader: Some(reader), snapshots, meta })
+        Ok(Self { stop, measure_from, reader: Some(reader), snapshots, meta })
+    }
+
+    /// Leaves datagrams offered before `from_ns` (CLOCK_MONOTONIC) out of the
+    /// distributions; they stay in the counts. To be called before the first
+    /// of them is sent.
+    pub fn measure_from(&self, from_ns: i64) {
+        self.measure_from.store(from_ns, Ordering::Relaxed);
     }
 
     /// A snapshot per interval; `None` until the first.
@@ -132,12 +142,13 @@ struct Reader {
     pipeline: Pipeline,
     batch: Batch,
     tap: Tap,
+    measure_from: Arc<AtomicI64>,
 }
 
 impl Reader {
-    fn new(source: RingSource, tap: Tap) -> Self {
+    fn new(source: RingSource, tap: Tap, measure_from: Arc<AtomicI64>) -> Self {
         let pipeline = Pipeline::new(source.meta().clone());
-        Self { source, pipeline, batch: Batch::default(), tap }
+        Self { source, pipeline, batch: Batch::default(), tap, measure_from }
     }
 
     fn read(
@@ -176,6 +187,7 @@ impl Reader {
             self.batch.clear();
             let progress = self.source.poll(&mut self.batch)?;
             (self.tap)(&self.batch);
+            self.pipeline.measure_from(self.measure_from.load(Ordering::Relaxed));
             self.pipeline.batch(&self.batch);
             if progress != Progress::More {
                 return Ok(());

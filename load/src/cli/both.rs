@@ -6,9 +6,9 @@ use load::{Progress, RecvConfig, Stop, Verdict, pair, verdict};
 use serde_json::json;
 
 use super::args::BothArgs;
-use super::progress::Display;
 use super::recv::DatagramLog;
 use super::{Failure, print, print_json, text};
+use load::display::Display;
 
 /// Runs both ends, prints both reports and gives the verdict.
 pub(crate) fn run(args: &BothArgs, stop: &Stop) -> Result<Verdict, Failure> {

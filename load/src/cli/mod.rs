@@ -3,7 +3,6 @@
 
 mod args;
 mod both;
-mod progress;
 mod recv;
 mod run;
 mod send;

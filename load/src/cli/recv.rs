@@ -8,8 +8,8 @@ use load::{Delivery, Progress, Receiver, Stop, Verdict};
 use serde_json::json;
 
 use super::args::RecvArgs;
-use super::progress::Display;
 use super::{Failure, completed, print, print_json, text};
+use load::display::Display;
 
 /// Receives and prints the report. Ended by Ctrl-C it is complete if nothing
 /// else was to end it.

@@ -1,18 +1,15 @@
 //! `load run FILE`.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use load::report::{self, Format, Report};
 use load::workload::{self, run::RunError};
-use load::{Progress, Stop, Verdict, verdict};
+use load::{Progress, Stop, Verdict};
 
-use super::progress::Display;
 use super::{Failure, print, print_json};
-
-/// Largest workload file read, bytes.
-const LARGEST: u64 = 4 << 20;
+use load::display::Display;
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
@@ -26,26 +23,7 @@ pub(crate) struct RunArgs {
     report: Option<PathBuf>,
     /// Which report files to write.
     #[arg(long, value_enum, value_delimiter = ',', default_value = "md,json", requires = "report")]
-    format: Vec<FormatArg>,
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum FormatArg {
-    Md,
-    Json,
-    Html,
-    Hlog,
-}
-
-impl From<FormatArg> for Format {
-    fn from(a: FormatArg) -> Self {
-        match a {
-            FormatArg::Md => Self::Markdown,
-            FormatArg::Json => Self::Json,
-            FormatArg::Html => Self::Html,
-            FormatArg::Hlog => Self::Hlog,
-        }
-    }
+    format: Vec<Format>,
 }
 
 impl From<RunError> for Failure {
@@ -57,15 +35,7 @@ impl From<RunError> for Failure {
 /// Runs every workload of the file, writes the reports and gives the worst
 /// verdict. A stop ends the running workload; the report is still written.
 pub(crate) fn run(args: &RunArgs, stop: &Stop) -> Result<Verdict, Failure> {
-    let name = args.file.display().to_string();
-    let unreadable = |e: std::io::Error| Failure::Usage(format!("cannot read {name}: {e}"));
-    let mut text = String::new();
-    let file = std::fs::File::open(&args.file).map_err(unreadable)?;
-    let read = file.take(LARGEST + 1).read_to_string(&mut text).map_err(unreadable)?;
-    if u64::try_from(read).unwrap_or(u64::MAX) > LARGEST {
-        return Err(Failure::Usage(format!("{name} is larger than {LARGEST} B, which no workload file is")));
-    }
-    let workloads = workload::parse(&name, &text).map_err(|e| Failure::Usage(e.to_string()))?;
+    let workloads = workload::read(&args.file).map_err(|e| Failure::Usage(e.to_string()))?;
     let mut outcomes = Vec::with_capacity(workloads.len());
     let mut rest = workloads.iter();
     while !stop.is_set()
@@ -84,16 +54,10 @@ pub(crate) fn run(args: &RunArgs, stop: &Stop) -> Result<Verdict, Failure> {
     if args.json {
         print_json(&report)?;
     } else {
-        let mut out = report::table(&report);
-        for w in report.workloads.iter().filter(|w| !w.findings.is_empty()) {
-            out.push_str(&format!("\n{}:{}", w.name, verdict::show(&w.findings)));
-        }
-        out.push_str(&format!("\n  result: {}\n", report.verdict.name()));
-        print(&out)?;
+        print(&report::text(&report))?;
     }
     if let Some(dir) = &args.report {
-        let formats: Vec<Format> = args.format.iter().copied().map(Format::from).collect();
-        report::write(&report, dir, &formats).map_err(|e| Failure::System(e.to_string()))?;
+        report::write(&report, dir, &args.format).map_err(|e| Failure::System(e.to_string()))?;
     }
     Ok(report.verdict)
 }

@@ -6,8 +6,8 @@ use load::{Progress, Stop, Verdict, verdict};
 use serde_json::json;
 
 use super::args::{SendArgs, resolve};
-use super::progress::Display;
 use super::{Failure, print, print_json, text};
+use load::display::Display;
 
 /// Sends, prints the report (of both ends, where there is a control
 /// connection), and gives its verdict.
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &SendArgs, stop: &Stop) -> Result<Verdict, Failure> {
     let (sent, received, host) = match control {
         Some((address, token)) => {
             let RemoteReport { sent, received, host } =
-                control::run(address, &token, &config, stop, &progress)?;
+                control::run(address, &token, &config, stop, &progress, |_| {})?;
             (sent, Some(received), host)
         }
         None => {

@@ -3,11 +3,11 @@
 use std::io::Write;
 
 use load::control::{Service, Token};
+use load::display::Display;
 use load::{Progress, Stop, Verdict};
 use serde_json::json;
 
 use super::args::{RecvArgs, listen};
-use super::progress::Display;
 use super::recv::DatagramLog;
 use super::{Failure, completed, print, print_json, text};
 

@@ -55,7 +55,8 @@ pub struct RemoteReport {
     pub host: Option<HostReport>,
 }
 
-/// Offers `config` to a receiver that waits at `control` (HOST:PORT).
+/// Offers `config` to a receiver that waits at `control` (HOST:PORT). `starts`
+/// is told the time of the first slot (CLOCK_MONOTONIC ns) before it is due.
 ///
 /// # Errors
 /// [`RemoteError`] for a run that did not begin. Once it has, a connection
@@ -66,6 +67,7 @@ pub fn run(
     config: &SendConfig,
     stop: &Stop,
     progress: &Progress,
+    starts: impl FnOnce(i64),
 ) -> Result<RemoteReport, RemoteError> {
     config.check()?;
     let (stream, peer) = connect(control)?;
@@ -85,6 +87,7 @@ pub fn run(
     let start = clock::now_ns() + LEAD_NS + duration_ns(asked.elapsed());
     let measure_from_ns = start.saturating_add(duration_ns(config.warmup));
     channel.write(&Request::Start { measure_from_ns }, patience.at("when the run was started"))?;
+    starts(start);
     let config = SendConfig { start_at_ns: Some(start), ..config.clone() };
     let before = CpuTime::now();
     let sent = send_with(&config, stop, progress)?;

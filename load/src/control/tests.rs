@@ -51,7 +51,7 @@ fn load(data: SocketAddr) -> SendConfig {
 }
 
 fn offer(host: &Host) -> Result<RemoteReport, RemoteError> {
-    run(&host.control.to_string(), &token(), &load(host.data), &Stop::new(), &Progress::new())
+    run(&host.control.to_string(), &token(), &load(host.data), &Stop::new(), &Progress::new(), |_| {})
 }
 
 /// How the sessions of a host ended that met one stranger.
@@ -124,7 +124,8 @@ fn another_clock_has_counts_and_no_latency() {
 fn a_sender_with_another_token_is_let_go() {
     let host = host(2);
     let other = Token::new(b"a token of somebody else").unwrap();
-    let refused = run(&host.control.to_string(), &other, &load(host.data), &Stop::new(), &Progress::new());
+    let refused =
+        run(&host.control.to_string(), &other, &load(host.data), &Stop::new(), &Progress::new(), |_| {});
     assert!(refused.unwrap_err().to_string().contains("same token"));
     assert_eq!(offer(&host).unwrap().sent.sent, 2_000);
     let first = host.thread.join().unwrap().remove(0);
@@ -142,7 +143,8 @@ fn a_receiver_with_another_token_is_not_believed() {
         stream.write_all(&[&15u32.to_be_bytes()[..], &[0; 32], content].concat()).unwrap();
         rest(&mut stream);
     });
-    let e = run(&control.to_string(), &token(), &load(control), &Stop::new(), &Progress::new()).unwrap_err();
+    let e = run(&control.to_string(), &token(), &load(control), &Stop::new(), &Progress::new(), |_| {})
+        .unwrap_err();
     assert!(matches!(e, RemoteError::Control(ControlError::Unauthenticated { .. })), "{e}");
     fake.join().unwrap();
 }
@@ -237,7 +239,7 @@ fn a_receiver_that_vanishes_costs_only_its_half() {
     let mut config = load(data);
     config.count = Some(10_000);
     let sender = std::thread::spawn(move || {
-        run(&control.to_string(), &token(), &config, &Stop::new(), &Progress::new()).unwrap()
+        run(&control.to_string(), &token(), &config, &Stop::new(), &Progress::new(), |_| {}).unwrap()
     });
     std::thread::sleep(Duration::from_millis(300));
     stop.set();
@@ -254,10 +256,11 @@ fn a_receiver_that_vanishes_costs_only_its_half() {
 #[test]
 fn nobody_there_is_said_at_once() {
     let gone = std::net::TcpListener::bind(any()).unwrap().local_addr().unwrap();
-    let e = run(&gone.to_string(), &token(), &load(gone), &Stop::new(), &Progress::new()).unwrap_err();
+    let e =
+        run(&gone.to_string(), &token(), &load(gone), &Stop::new(), &Progress::new(), |_| {}).unwrap_err();
     assert!(e.to_string().contains("is `load recv --control` running there?"), "{e}");
     for bad in ["nowhere", "10.0.0.1", ":::"] {
-        let e = run(bad, &token(), &load(gone), &Stop::new(), &Progress::new()).unwrap_err();
+        let e = run(bad, &token(), &load(gone), &Stop::new(), &Progress::new(), |_| {}).unwrap_err();
         assert!(e.to_string().contains("HOST:PORT"), "{e}");
     }
 }

@@ -1,7 +1,7 @@
 //! A page that stands alone: the table, latency by quantile, and for a ladder
 //! the delivered rate against latency, as inline SVG without scripts.
 
-use super::{HEADINGS, Report, row};
+use super::{HEADINGS, Report, components, row};
 use crate::hist::LatencyHistogram;
 use crate::num::signed;
 use crate::units::show_ns;
@@ -53,8 +53,12 @@ pub(super) fn html(report: &Report) -> String {
         let ticks = ladder.points.iter().map(|(x, _)| (*x, format!("{x:.0}/s"))).collect::<Vec<_>>();
         out.push_str(&plot(&[ladder], &ticks, "delivered"));
     }
-    for w in report.workloads.iter().filter(|w| !w.findings.is_empty()) {
-        out.push_str(&format!("<h2>{}</h2><dl>\n", escape(&w.name)));
+    for w in &report.workloads {
+        let parts = components::html(w);
+        if w.findings.is_empty() && parts.is_empty() {
+            continue;
+        }
+        out.push_str(&format!("<h2>{}</h2>\n{parts}<dl>\n", escape(&w.name)));
         for f in &w.findings {
             out.push_str(&format!(
                 "<dt class=\"{0}\">{0} {1}</dt><dd>{2}.<br>{3}.<br><small>{4}</small></dd>\n",
@@ -164,6 +168,6 @@ fn plot(curves: &[Curve], ticks: &[(f64, String)], axis: &str) -> String {
 }
 
 /// Names come from a file: they must not become markup.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,6 +1,6 @@
 //! The table of a suite, and the findings behind it.
 
-use super::{HEADINGS, Report, row};
+use super::{HEADINGS, Report, components, row};
 
 /// The report as Markdown.
 pub fn markdown(report: &Report) -> String {
@@ -22,8 +22,12 @@ pub fn markdown(report: &Report) -> String {
             escape(&report.not_run.join(", "))
         ));
     }
-    for w in report.workloads.iter().filter(|w| !w.findings.is_empty()) {
-        out.push_str(&format!("\n## {}\n\n", escape(&w.name)));
+    for w in &report.workloads {
+        let parts = components::md(w);
+        if w.findings.is_empty() && parts.is_empty() {
+            continue;
+        }
+        out.push_str(&format!("\n## {}\n\n{parts}", escape(&w.name)));
         for f in &w.findings {
             out.push_str(&format!(
                 "- **{} {}**: {}. {}. ({})\n",
@@ -39,7 +43,7 @@ pub fn markdown(report: &Report) -> String {
 }
 
 /// Names come from a file: they must not end a cell or begin markup.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

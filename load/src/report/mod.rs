@@ -1,6 +1,7 @@
 //! Reports of a workload file: one JSON document, and what is written from
 //! the same figures for people and for other tools.
 
+mod components;
 mod hlog;
 mod html;
 mod markdown;
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::num::{round_u64, signed};
 use crate::units::{show_count, show_ns};
-use crate::verdict::Verdict;
+use crate::verdict::{self, Verdict};
 use crate::workload::run::Outcome;
 
 pub use markdown::markdown;
@@ -40,9 +41,10 @@ impl Report {
 }
 
 /// A file format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// A table and the findings, Markdown.
+    #[value(name = "md")]
     Markdown,
     /// The JSON document.
     Json,
@@ -140,6 +142,21 @@ pub fn table(report: &Report) -> String {
         out.truncate(out.trim_end().len());
         out.push('\n');
     }
+    out
+}
+
+/// The report for a terminal: the table, then what there is to say about each
+/// workload.
+pub fn text(report: &Report) -> String {
+    let mut out = table(report);
+    for w in &report.workloads {
+        let components = components::text(w);
+        if w.findings.is_empty() && components.is_empty() {
+            continue;
+        }
+        out.push_str(&format!("\n{}:{}{components}", w.name, verdict::show(&w.findings)));
+    }
+    out.push_str(&format!("\n  result: {}\n", report.verdict.name()));
     out
 }
 

@@ -30,6 +30,7 @@ fn outcome(name: &str, verdict: Verdict, samples: i64) -> Outcome {
         ramp: None,
         send: SendReport::for_test(20_000.0),
         missed: Vec::new(),
+        watched: None,
         recv: Some(crate::recv::RecvReport::for_test(h)),
     }
 }
@@ -140,6 +141,37 @@ fn the_json_document_keeps_to_its_schema() {
     let mut bad = good;
     bad["workloads"][0]["verdict"] = "fine".into();
     assert!(!validator.is_valid(&bad));
+}
+
+#[test]
+fn what_a_watcher_saw_is_shown_unless_the_run_is_invalid() {
+    use crate::watch::{Seen, Watched};
+    use crate::workload::expect::Component;
+    let watched = |verdict| {
+        let quantiles = [Some(1_000), Some(2_000), Some(5_100_000), None];
+        let seen =
+            vec![Seen { component: Component::Receiver, count: 5_000, quantiles, max_ns: Some(6_000_000) }];
+        let report = serde_json::json!({"schema": "observer-report/1", "components": {}, "counts": {}, "culprit": null});
+        let culprit = Some("receiver: 97 % | of it".into());
+        let watched = Some(Watched { seen, culprit, report, ..Watched::default() });
+        Report::new(vec![Outcome { watched, ..outcome("a", verdict, 5_000) }], vec![])
+    };
+    let sound = watched(Verdict::Passed);
+    let (md, page, plain) = (markdown(&sound), html::html(&sound), text(&sound));
+    assert!(md.contains("| receiver | 5,000 | 1.00 µs | 2.00 µs | 5.10 ms | — | 6.00 ms |"), "{md}");
+    assert!(md.contains("Culprit: receiver: 97 % \\| of it."), "{md}");
+    assert!(page.contains("<td>receiver</td><td>5,000</td>") && page.contains("<p>Culprit: receiver"));
+    assert!(plain.contains("culprit: receiver: 97 %") && plain.contains("5.10 ms"), "{plain}");
+    let invalid = watched(Verdict::Invalid);
+    for shown in [markdown(&invalid), html::html(&invalid), text(&invalid)] {
+        assert!(!shown.contains("5.10 ms"), "{shown}");
+    }
+    // The document has it all the same, and keeps to its schema.
+    let json = serde_json::to_value(&invalid).unwrap();
+    assert_eq!(json["workloads"][0]["observer"]["schema"], "observer-report/1");
+    let schema = serde_json::from_str(include_str!("../../../docs/load-report.schema.json")).unwrap();
+    assert!(jsonschema::validator_for(&schema).unwrap().is_valid(&json));
+    assert!(serde_json::to_value(suite()).unwrap()["workloads"][0].get("observer").is_none());
 }
 
 #[test]

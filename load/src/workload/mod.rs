@@ -25,7 +25,9 @@
 //! must not become a default.
 
 pub mod expect;
+mod file;
 mod parse;
+pub mod ramp;
 pub mod run;
 mod value;
 
@@ -34,6 +36,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 pub use expect::{Expectation, Metric};
+pub use file::{ReadError, read};
 pub use parse::{FileError, parse};
 
 use crate::engine::{Engine, SendConfig};

@@ -7,13 +7,13 @@
 //! | [`send`] | `syscalls:sys_enter_*` of the send family, `sock:sock_send_length` |
 //! | [`transmit`] | `net:net_dev_queue`, `qdisc:qdisc_dequeue`, `net:net_dev_start_xmit` |
 //! | [`receive`] | `net:napi_gro_receive_entry`, `net:netif_rx`, `net:netif_receive_skb`, cgroup_skb/ingress |
-//! | [`read`] | `syscalls:sys_enter_recvmmsg`, `sock:sock_recv_length` |
+//! | [`read`] | `syscalls:sys_enter_recvmmsg`, `sock:sock_recv_length`, `skb:consume_skb` |
 //! | [`drop`] | `skb:kfree_skb` |
 //! | [`sched`] | `sched:sched_waking`, `sched:sched_switch` |
 //!
 //! What is expected of the kernel: BTF tracepoints (5.5), ring buffer (5.8),
 //! `bpf_get_current_task_btf` (5.11), atomics (5.12), `bpf_task_pt_regs`
-//! (5.15); the reading side needs `sock:sock_recv_length` (6.3).
+//! (5.15). The reading side is best served by `sock:sock_recv_length` (6.3).
 //!
 //! Nothing here sleeps, loops without a bound, allocates, or dereferences a
 //! pointer that came from the network.

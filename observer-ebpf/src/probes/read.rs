@@ -7,7 +7,7 @@ use aya_ebpf::{
 };
 use aya_log_ebpf::info;
 use observer_ebpf::{
-    abi::{Counter, RecordKind, flag},
+    abi::{Counter, FlowSlot, RecordKind, flag},
     stamp::Stamp,
 };
 
@@ -16,6 +16,7 @@ use super::{
     flow,
     journey::{self, Holds},
     kernel::{self, Object},
+    packet::{self, Packet},
     settings::constant,
     thread,
     user::{self, NoStamp},
@@ -87,6 +88,42 @@ fn sock_recv_length(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
+/// `skb:consume_skb(skb)`: stands in for `sock_recv_length` before 6.3, where
+/// it fires in the reading thread right after the copy (`skb_consume_udp`, and
+/// not for MSG_PEEK, which leaves the packet queued). From 6.18 on it fires
+/// late, for many packets at once; there it is not attached.
+///
+/// It also fires for packets that are done with elsewhere. A read is one of a
+/// datagram that has passed its socket's filter, inside a receive call, and
+/// not of a packet that another socket owns (a capture's copy).
+#[btf_tracepoint(function = "consume_skb")]
+fn consume_skb(ctx: BtfTracePointContext) -> i32 {
+    let skb = Object(ctx.arg(0));
+    if !user::is_receive(kernel::current_syscall().nr) || !skb.follow(constant!(OFFSETS.skb_sk)).is_null() {
+        return 0;
+    }
+    let mut headers = packet::headers();
+    let Packet::Stamped(stamp) = packet::at_network_header(skb, &mut headers) else {
+        return 0;
+    };
+    let Some(slot) = journey::find_live(&stamp) else {
+        return 0;
+    };
+    // SAFETY: an entry found live; the helper has no preconditions.
+    let (queued, now) = unsafe { ((*slot.journey()).sock_enqueue_ns, bpf_ktime_get_ns()) };
+    let Some((flow, _)) = flow::find(stamp.run, stamp.stream()) else {
+        return 0;
+    };
+    if queued == 0 || !slot.finish() {
+        return 0;
+    }
+    let (tid, _) = thread::current();
+    // The socket layer has pulled the headers: what is left is the payload.
+    let bytes = skb.load::<u32>(constant!(OFFSETS.skb_len));
+    read(slot, flow, u64::from(bytes), tid, now);
+    0
+}
+
 #[inline(always)]
 fn delivered(stamp: &Stamp, sock: Object, bytes: u64, tid: u32, now: u64) {
     let Some((slot, held)) = journey::locate(stamp) else {
@@ -115,6 +152,13 @@ fn delivered(stamp: &Stamp, sock: Object, bytes: u64, tid: u32, now: u64) {
         flow::add(flow, flow::Count::Duplicated);
         return;
     }
+    flow::note_receiver(stamp, flow, sock, now);
+    read(slot, flow, bytes, tid, now);
+}
+
+/// The journey that this program finished ended in the application.
+#[inline(always)]
+fn read(slot: journey::Slot, flow: *mut FlowSlot, bytes: u64, tid: u32, now: u64) {
     let journey = slot.journey();
     // SAFETY: this program finished the journey; nobody else writes to it.
     unsafe {
@@ -128,7 +172,6 @@ fn delivered(stamp: &Stamp, sock: Object, bytes: u64, tid: u32, now: u64) {
             (*thread).active_ns = now;
         }
     }
-    flow::note_receiver(stamp, flow, sock, now);
     flow::add(flow, flow::Count::Delivered);
     flow::add_n(flow, flow::Count::DeliveredBytes, bytes);
     slot.emit(RecordKind::Delivered, flow);

@@ -48,6 +48,16 @@ pub(super) fn is_send(nr: u32) -> bool {
         || nr == constant!(SYSCALLS.writev)
 }
 
+/// The call moves data from the network to the application.
+#[inline(always)]
+pub(super) fn is_receive(nr: u32) -> bool {
+    nr == constant!(SYSCALLS.recvmmsg)
+        || nr == constant!(SYSCALLS.recvfrom)
+        || nr == constant!(SYSCALLS.recvmsg)
+        || nr == constant!(SYSCALLS.read)
+        || nr == constant!(SYSCALLS.readv)
+}
+
 /// Reads the stamp of message `index` of the receive call in progress.
 /// `received` is the message's length.
 #[inline(always)]

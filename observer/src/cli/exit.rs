@@ -32,6 +32,7 @@ pub(crate) fn of_error(error: &SessionError) -> u8 {
             | KernelError::BadBtf { .. }
             | KernelError::NoField { .. }
             | KernelError::NoHook { .. }
+            | KernelError::TooOld { .. }
             | KernelError::Program { .. },
         ) => NO_TARGET,
         SessionError::Kernel(KernelError::Object { .. }) => USAGE,

@@ -9,12 +9,14 @@ pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod exit;
 pub(crate) mod observe;
+pub(crate) mod run;
 
 const EXAMPLES: &str = "\
 Examples:
   sudo observer                              watch every stamped datagram on this host
   sudo observer --port 9000 --duration 30s   one port, for half a minute
   sudo observer --netns blue --json          one namespace, a JSON report per second
+  sudo observer run FILE                     a workload file of `load`, judged by component
   sudo observer demo                         four scenarios with a known culprit
 
 Exit codes:
@@ -43,6 +45,9 @@ pub(crate) enum Command {
     /// Plays four scenarios with a known culprit in network namespaces of its
     /// own, and says whether it was found
     Demo(observer::demo::cli::DemoArgs),
+    /// Runs a workload file as `load run` does, with the observer attached:
+    /// objectives on components are judged, and a missed one names its culprit
+    Run(run::RunArgs),
 }
 
 /// Options of an observation.

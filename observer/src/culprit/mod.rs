@@ -6,8 +6,8 @@
 //!
 //! - there is no tail worth naming ([`FLOOR_NS`]);
 //! - the excess is time for which the flow's threads had no CPU
-//!   ([`HOST_NOISE_SHARE`]), or the hypervisor had taken the CPUs away: then
-//!   it is the host, not a queue;
+//!   ([`HOST_NOISE_SHARE`]), or the hypervisor had taken the CPUs away
+//!   ([`STEAL_SHARE`], [`STOLEN_SHARE`]): then it is the host, not a queue;
 //! - it is the sender queue, and most of that was spent blocked on a full send
 //!   buffer: then it is what drains the buffer, the shaper.
 //!
@@ -54,6 +54,12 @@ pub const STEAL_SLICE_NS: u64 = 30_000_000;
 /// …and is spread over the components, as a thief does not care which queue a
 /// datagram is in.
 pub const STEAL_SPREAD: f64 = 0.8;
+
+/// Or, whatever the components: the datagrams of the tail were under way for
+/// so short a time in all that at least this share of it may have been stolen,
+/// second by second. A tail that a thief may explain is no evidence against a
+/// queue.
+pub const STOLEN_SHARE: f64 = 0.8;
 
 /// Of the sender queue's excess, from this share on blocked on the send
 /// buffer, the shaper is to blame.
@@ -184,6 +190,19 @@ fn host_noise(basis: &Basis<'_>, host: &Host, largest: f64) -> Option<Culprit> {
         let cause = format!("{} is the flow's threads waiting for a CPU", basis.opening(noise));
         return Some(basis.blame(Blame::HostNoise, noise, cause));
     }
+    #[expect(clippy::cast_precision_loss, reason = "a comparison of magnitudes")]
+    let (waited, stolen) = (basis.tail.waited_ns as f64, basis.tail.stolen_ns as f64);
+    if waited > 0.0 && stolen >= STOLEN_SHARE * waited && excess < slice {
+        let cause = format!(
+            "the tail above {} ({}, {} datagrams) was under way for {} in all, and the hypervisor took that \
+             much CPU time in the same seconds",
+            quantile_name(basis.tail.quantile),
+            duration(basis.tail.threshold_ns),
+            count(basis.tail.count),
+            duration(basis.tail.waited_ns),
+        );
+        return Some(basis.blame(Blame::HostNoise, stolen / waited, cause));
+    }
     let steal = host.steal_ratio.filter(|steal| *steal > STEAL_SHARE)?;
     (excess < slice && largest < STEAL_SPREAD).then(|| {
         let cause = format!(
@@ -255,7 +274,7 @@ fn losses(counts: &Counts) -> Option<Loss> {
 
 /// Who a drop reason speaks for; `None` for reasons that say nothing about a
 /// queue.
-fn speaks_for(reason: &str) -> Blame {
+pub(crate) fn speaks_for(reason: &str) -> Blame {
     match reason {
         "SOCKET_RCVBUFF" | "PROTO_MEM" | "SOCKET_BACKLOG" => Blame::Receiver,
         "QDISC_DROP" | "QDISC_OVERLIMIT" | "QDISC_CONGESTED" => Blame::Shaper,
@@ -295,6 +314,8 @@ mod tests {
             part_share: parts.clone(),
             part_excess_share: parts,
             slowest_hop: None,
+            waited_ns: 400_000_000,
+            stolen_ns: 0,
         }
     }
 
@@ -317,6 +338,21 @@ mod tests {
             "92 % of the excess above p99.9 (4.81 ms, 1,204 datagrams) is shaper: \
              slowest hop ifindex 3, 4.70 ms in its qdisc"
         );
+    }
+
+    #[test]
+    fn a_tail_that_stolen_time_may_explain_is_no_evidence_against_a_queue() {
+        let receiver = || tail(3_000, [0.0, 0.0, 0.01, 0.99], &[(Part::SocketQueue, 0.99)]);
+        let culprit = blame(Tail { waited_ns: 15_000_000, stolen_ns: 13_000_000, ..receiver() });
+        assert_eq!((culprit.component, culprit.share.map(|s| s > 0.86)), (Blame::HostNoise, Some(true)));
+        assert!(culprit.cause.contains("under way for 15.0 ms in all"), "{}", culprit.cause);
+        let culprit = blame(Tail { waited_ns: 15_000_000, stolen_ns: 11_000_000, ..receiver() });
+        assert_eq!(culprit.component, Blame::Receiver);
+        let never = blame(Tail { waited_ns: 0, stolen_ns: 0, ..receiver() });
+        assert_eq!(never.component, Blame::Receiver);
+        let long = tail(40_000, [0.0, 0.0, 0.0, 1.0], &[]);
+        let culprit = blame(Tail { waited_ns: 80_000_000, stolen_ns: 80_000_000, ..long });
+        assert_eq!(culprit.component, Blame::Receiver, "longer than a time slice");
     }
 
     #[test]

@@ -47,6 +47,7 @@ fn tail(window: &Window, t: &TailMakeup) -> Option<Tail> {
             (part_name(p), round((t.parts_ns[i] - n * median(&window.parts[i])) / excess))
         })
         .collect();
+    let stalled = window.stalls.above(threshold_ns);
     Some(Tail {
         quantile: t.quantile.as_f64(),
         threshold_ns,
@@ -58,6 +59,8 @@ fn tail(window: &Window, t: &TailMakeup) -> Option<Tail> {
         part_share,
         part_excess_share,
         slowest_hop: t.hop,
+        waited_ns: stalled.waited_ns,
+        stolen_ns: stalled.stolen_ns,
     })
 }
 

@@ -129,6 +129,7 @@ impl Attached {
     pub fn new(options: &AttachOptions) -> Result<Self, KernelError> {
         preflight::check()?;
         let types = KernelTypes::load()?;
+        types.check_helpers()?;
         let drop_reasons = types.drop_reasons();
         let slots = options.slots.max(1024).next_power_of_two();
 
@@ -242,16 +243,18 @@ fn name_runs(ebpf: &mut Ebpf, runs: &[NamedRun]) -> Result<(), KernelError> {
 /// a datagram is claimed where it leaves the stack, and by then everything
 /// that it will pass is already watched.
 fn attach_all(ebpf: &mut Ebpf, types: &KernelTypes, btf: &Btf) -> Result<Vec<HookStatus>, KernelError> {
-    let mut problems = Vec::with_capacity(HOOKS.len());
-    for hook in HOOKS {
+    let chosen = HOOKS.iter().filter(|hook| hook.instead_of.is_none_or(|best| !types.has_tracepoint(best)));
+    let chosen: Vec<&'static Hook> = chosen.collect();
+    let mut problems = Vec::with_capacity(chosen.len());
+    for hook in &chosen {
         problems.push(judge(hook, load(ebpf, hook, types, btf))?);
     }
-    for (hook, problem) in HOOKS.iter().zip(&mut problems).rev() {
+    for (hook, problem) in chosen.iter().zip(&mut problems).rev() {
         if problem.is_none() {
             *problem = judge(hook, attach(ebpf, hook))?;
         }
     }
-    Ok(HOOKS.iter().zip(problems).map(|(hook, problem)| HookStatus { hook, problem }).collect())
+    Ok(chosen.into_iter().zip(problems).map(|(hook, problem)| HookStatus { hook, problem }).collect())
 }
 
 /// What to say of an optional hook that does not serve; the error, if it is a

@@ -81,6 +81,25 @@ impl KernelTypes {
         }
     }
 
+    /// Whether the kernel has the newest helper function that every program
+    /// of the object relies on.
+    ///
+    /// # Errors
+    ///
+    /// [`KernelError::TooOld`]. A kernel that does not list its helpers is
+    /// given the benefit of the doubt: the verifier will say.
+    pub fn check_helpers(&self) -> Result<(), KernelError> {
+        const NEWEST: &str = "BPF_FUNC_task_pt_regs";
+        match self.types.id_of("bpf_func_id").and_then(|id| self.types.from_id(id)) {
+            Some(TypeVariant::Enum(helpers))
+                if helpers.named_value_list().iter().all(|v| v.name != NEWEST) =>
+            {
+                Err(KernelError::TooOld { release: self.release.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Kernel names of the drop reasons by number, without their prefix
     /// (`SOCKET_RCVBUFF`). Empty before 5.17.
     pub fn drop_reasons(&self) -> BTreeMap<u32, String> {

@@ -32,6 +32,12 @@ pub enum KernelError {
         /// What was wrong.
         reason: String,
     },
+    /// The kernel lacks a helper function that all programs need.
+    #[error("observer needs Linux 5.15 or newer (for bpf_task_pt_regs); this is {release}")]
+    TooOld {
+        /// Kernel release.
+        release: String,
+    },
     /// The kernel's structures lack something the programs need.
     #[error("this kernel has no field {field} in struct {structure}; observer does not know it ({release})")]
     NoField {

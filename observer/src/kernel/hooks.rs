@@ -45,6 +45,9 @@ pub struct Hook {
     pub required: bool,
     /// What is missing from the report without it.
     pub without: &'static str,
+    /// The program it stands in for: used only where the kernel lacks that
+    /// one's hook.
+    pub instead_of: Option<&'static str>,
 }
 
 const fn btf(
@@ -55,7 +58,7 @@ const fn btf(
     required: bool,
     without: &'static str,
 ) -> Hook {
-    Hook { program, point, hook, kind: Kind::BtfTracepoint, since, required, without }
+    Hook { program, point, hook, kind: Kind::BtfTracepoint, since, required, without, instead_of: None }
 }
 
 /// All of them, in the order in which a datagram passes them.
@@ -77,6 +80,7 @@ pub const HOOKS: &[Hook] = &[
         since: "4.7",
         required: false,
         without: "the sender queue has no parts",
+        instead_of: None,
     },
     btf(
         "sock_send_length",
@@ -121,6 +125,7 @@ pub const HOOKS: &[Hook] = &[
         since: "4.10",
         required: false,
         without: "the receiver has no parts",
+        instead_of: None,
     },
     Hook {
         program: "sys_enter_recvmmsg",
@@ -130,6 +135,7 @@ pub const HOOKS: &[Hook] = &[
         since: "4.7",
         required: false,
         without: "datagrams read with recvmmsg are not seen to arrive",
+        instead_of: None,
     },
     btf(
         "sock_recv_length",
@@ -137,8 +143,19 @@ pub const HOOKS: &[Hook] = &[
         "sock:sock_recv_length",
         "6.3",
         false,
-        "no receiver component and no total: the journey ends at the socket's queue",
+        "the read is noted at skb:consume_skb, which knows neither the reading socket nor foreign or unstamped reads",
     ),
+    Hook {
+        instead_of: Some("sock_recv_length"),
+        ..btf(
+            "consume_skb",
+            "app_dequeue",
+            "skb:consume_skb",
+            "5.5",
+            false,
+            "no receiver component and no total: the journey ends at the socket's queue",
+        )
+    },
     btf("kfree_skb", "drop", "skb:kfree_skb", "5.5", false, "drops are not seen"),
     btf(
         "sched_waking",

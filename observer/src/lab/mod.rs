@@ -36,7 +36,7 @@ mod udp;
 
 pub use error::LabError;
 pub use netns::Namespace;
-pub use qdisc::{Qdisc, QdiscOptions, Tbf};
+pub use qdisc::{Qdisc, QdiscOptions, Tbf, show_here as qdiscs_here};
 pub use udp::UdpCounters;
 
 /// The device that leads to the other host, on both of them.

@@ -89,8 +89,20 @@ const SHOW: [&str; 4] = ["-s", "-j", "qdisc", "show"];
 
 /// The qdiscs of all devices of `host`.
 pub(super) fn show(host: &Namespace) -> Result<Vec<Qdisc>, LabError> {
-    parse(&tool::tc(host, &SHOW)?)
-        .map_err(|source| LabError::ToolOutput { command: tool::typed("tc", &SHOW), source })
+    read(&tool::tc(host, &SHOW)?)
+}
+
+/// The qdiscs of all devices in the calling thread's own namespace.
+///
+/// # Errors
+///
+/// [`LabError`] if `tc` is missing or fails.
+pub fn show_here() -> Result<Vec<Qdisc>, LabError> {
+    read(&tool::tc_here(&SHOW)?)
+}
+
+fn read(printed: &str) -> Result<Vec<Qdisc>, LabError> {
+    parse(printed).map_err(|source| LabError::ToolOutput { command: tool::typed("tc", &SHOW), source })
 }
 
 /// Reads what `tc -s -j qdisc show` prints.

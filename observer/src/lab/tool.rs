@@ -22,8 +22,23 @@ pub(super) fn tc(host: &Namespace, args: &[&str]) -> Result<String, LabError> {
     run(host, "tc", args)
 }
 
+/// Runs `tc ARGS` in the calling thread's own namespace.
+pub(super) fn tc_here(args: &[&str]) -> Result<String, LabError> {
+    said("this host", "tc", args, find_and_run("tc", args))
+}
+
 fn run(host: &Namespace, tool: &'static str, args: &[&str]) -> Result<String, LabError> {
-    let output = host.enter(|| find_and_run(tool, args))?.map_err(|source| match source.kind() {
+    let output = host.enter(|| find_and_run(tool, args))?;
+    said(host.label(), tool, args, output)
+}
+
+fn said(
+    host: &str,
+    tool: &'static str,
+    args: &[&str],
+    output: io::Result<Output>,
+) -> Result<String, LabError> {
+    let output = output.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => LabError::ToolMissing { tool },
         _ => LabError::ToolUnusable { tool, source },
     })?;
@@ -35,7 +50,7 @@ fn run(host: &Namespace, tool: &'static str, args: &[&str]) -> Result<String, La
     if stderr.is_empty() {
         stderr = output.status.to_string();
     }
-    Err(LabError::Tool { host: host.label().into(), command: typed(tool, args), stderr })
+    Err(LabError::Tool { host: host.into(), command: typed(tool, args), stderr })
 }
 
 /// The command as one could type it.

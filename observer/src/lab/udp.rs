@@ -46,7 +46,7 @@ impl UdpCounters {
     /// [`LabError::Counters`] if the kernel's files cannot be read,
     /// [`LabError::CountersForm`] if they are not what they were since 2.6.
     pub fn read(host: &Namespace) -> Result<Self, LabError> {
-        host.enter(Self::read_here)?
+        host.enter(Self::here)?
     }
 
     /// What happened since `earlier`. The counters only grow; should one have
@@ -56,7 +56,12 @@ impl UdpCounters {
         self.zip(earlier, u64::wrapping_sub)
     }
 
-    fn read_here() -> Result<Self, LabError> {
+    /// The counters of the calling thread's own namespace now.
+    ///
+    /// # Errors
+    ///
+    /// As [`UdpCounters::read`].
+    pub fn here() -> Result<Self, LabError> {
         let v4 = v4(&read(SNMP)?).ok_or(LabError::CountersForm { path: SNMP.into(), line: "Udp:" })?;
         // Absent where IPv6 is not compiled in.
         let v6 = match read(SNMP6) {

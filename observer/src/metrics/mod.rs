@@ -7,11 +7,13 @@ pub mod counts;
 pub mod flows;
 pub mod latency;
 pub mod slowest;
+pub mod stalls;
 pub mod tail;
 
 pub use flows::FlowMetrics;
 pub use latency::{Latency, Quantile};
 pub use slowest::{SLOWEST, Slowest};
+pub use stalls::{Stalled, Stalls};
 pub use tail::TailSums;
 
 use crate::component::{Component, Part};
@@ -34,6 +36,8 @@ pub struct Window {
     pub complete: Latency,
     /// What their tail is made of.
     pub tail: TailSums,
+    /// When any of them was under way.
+    pub stalls: Stalls,
     /// Delivered journeys for which a component is not known; the total last.
     pub partial: [u64; WITH_TOTAL],
     /// Delivered journeys for which any of these is not known.
@@ -60,6 +64,7 @@ impl Default for Window {
             total: Latency::fine(),
             complete: Latency::fine(),
             tail: TailSums::default(),
+            stalls: Stalls::default(),
             partial: [0; WITH_TOTAL],
             partial_journeys: 0,
             negatives: [0; WITH_TOTAL],
@@ -101,6 +106,7 @@ impl Window {
             if s.is_complete() {
                 self.complete.record(ns);
                 self.tail.record(s, hop(journey));
+                self.stalls.record(journey.record.app_dequeue_ns, ns);
             }
         }
         self.count_odd(s);
@@ -134,6 +140,7 @@ impl Window {
         self.total.merge(&other.total);
         self.complete.merge(&other.complete);
         self.tail.merge(&other.tail);
+        self.stalls.merge(&other.stalls);
         add(&mut self.partial, &other.partial);
         add(&mut self.negatives, &other.negatives);
         add(&mut self.out_of_order, &other.out_of_order);
@@ -152,6 +159,7 @@ impl Window {
         self.total.clear();
         self.complete.clear();
         self.tail.clear();
+        self.stalls.clear();
         (self.partial, self.negatives, self.out_of_order) = Default::default();
         self.parts_out_of_order = Default::default();
         (self.partial_journeys, self.delivered, self.dropped, self.unresolved) = Default::default();

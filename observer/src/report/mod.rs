@@ -467,6 +467,12 @@ pub struct Tail {
     pub part_excess_share: BTreeMap<String, f64>,
     /// The datagram in it that lost most on one hop; null if no hop was seen.
     pub slowest_hop: Option<SlowestHop>,
+    /// Wall time in which any datagram about as slow as these was under way,
+    /// ns (the threshold rounded down to a power of two).
+    pub waited_ns: u64,
+    /// Most of that which CPU time stolen by the hypervisor may explain, ns:
+    /// interval by interval no more than was stolen in it.
+    pub stolen_ns: u64,
 }
 
 /// One end of a flow, as its socket described it.

@@ -136,6 +136,10 @@ pub struct HostSample {
     pub busy_ratio: Option<f64>,
     /// CPUs online.
     pub cpus: Option<u32>,
+    /// Time the hypervisor took, ns, in steps of 10 ms: summed over the times
+    /// from one reading to the next, of each the two CPUs it took most from (a
+    /// flow has a sending and a receiving thread).
+    pub stolen_ns: Option<u64>,
 }
 
 /// One point of the journey and the hook chosen for it.

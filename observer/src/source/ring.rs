@@ -13,7 +13,7 @@ use rustix::event::{Timespec, epoll};
 use super::{Batch, ChosenHook, HostSample, Progress, Source, SourceError, SourceMeta, Tables};
 use crate::{
     decode,
-    host::CpuTimes,
+    host::{CpuTimes, StolenTime},
     kernel::{
         KernelError,
         attach::{Attached, RING_NAMES},
@@ -36,6 +36,7 @@ pub struct RingSource {
     /// is awaited is the programs' wake-up, not their presence.
     wake_ups: OwnedFd,
     cpu_at_start: Option<CpuTimes>,
+    stolen: Option<StolenTime>,
     attached: Attached,
 }
 
@@ -67,7 +68,16 @@ impl RingSource {
             reasons: attached.drop_reasons.clone(),
             hooks: chosen_hooks(&attached),
         };
-        Ok(Self { journeys, control, tables, meta, wake_ups, cpu_at_start: CpuTimes::now(), attached })
+        Ok(Self {
+            journeys,
+            control,
+            tables,
+            meta,
+            wake_ups,
+            cpu_at_start: CpuTimes::now(),
+            stolen: StolenTime::start(),
+            attached,
+        })
     }
 
     /// The flow table now, cheaper than all tables.
@@ -88,7 +98,7 @@ impl RingSource {
         let _ = epoll::wait(&self.wake_ups, &mut events[..], Some(&timeout));
     }
 
-    fn kernel_tables(&self, last: bool) -> Result<Tables, KernelError> {
+    fn kernel_tables(&mut self, last: bool) -> Result<Tables, KernelError> {
         let runs = self.tables.runs()?;
         let flows = self.tables.flows();
         let unfinished = if last { self.tables.unfinished(&flows) } else { Vec::new() };
@@ -98,6 +108,7 @@ impl RingSource {
                 steal_ratio: now.steal_ratio_since(start),
                 busy_ratio: now.busy_ratio_since(start),
                 cpus: std::thread::available_parallelism().ok().and_then(|n| u32::try_from(n.get()).ok()),
+                stolen_ns: self.stolen.as_mut().map(StolenTime::read_ns),
             },
             _ => HostSample::default(),
         };

@@ -232,7 +232,8 @@ impl Source for Synthetic {
         if self.dropped > 0 {
             tables.drops.push((0, self.plan.drop_reason, self.dropped));
         }
-        tables.host = HostSample { steal_ratio: Some(0.0), busy_ratio: Some(0.25), cpus: Some(2) };
+        tables.host =
+            HostSample { steal_ratio: Some(0.0), busy_ratio: Some(0.25), cpus: Some(2), stolen_ns: Some(0) };
         Ok(tables)
     }
 

@@ -5,16 +5,16 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use load::Progress;
-use load::units::show_count;
+use crate::progress::Progress;
+use crate::units::show_count;
 
 /// Shows progress until dropped; its line is gone then.
 #[derive(Debug)]
-pub(crate) struct Display(Option<(Sender<()>, JoinHandle<()>)>);
+pub struct Display(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Display {
     /// Starts showing, if stderr is a terminal.
-    pub(crate) fn start(progress: &Progress) -> Self {
+    pub fn start(progress: &Progress) -> Self {
         if !std::io::stderr().is_terminal() {
             return Self(None);
         }
