@@ -25,4 +25,5 @@ pub mod run;
 pub mod session;
 pub mod snapshot;
 pub mod source;
+pub mod trace;
 pub mod view;

@@ -22,6 +22,11 @@ fn main() -> ExitCode {
     match &cli.command {
         None => cli::observe::run(&cli.observe).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Run(args)) => cli::run::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Report(args)) => cli::report::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Compare(args)) => cli::compare::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Merge(args)) => cli::merge::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Export(args)) => cli::export::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Trigger(args)) => cli::trigger::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Demo(args)) => cli::demo::run(args).unwrap_or_else(|e| fail(&e, exit::INVALID)),
     }
 }

@@ -247,6 +247,7 @@ impl Track {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::WaitTotals;
     use crate::source::synthetic::wait;
     use proptest::prelude::*;
 

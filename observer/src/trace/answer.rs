@@ -9,6 +9,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use observer_ebpf::abi::FlowRecord;
+
 use super::reader::{Event, Trace};
 use super::segment::{Closed, Segment};
 use super::select::{Picker, Selection};
@@ -147,11 +149,11 @@ fn begin(pipeline: &mut Pipeline, segment: &Segment, first: bool) {
 pub fn flows_of(segment: &Segment, first: bool) -> Batch {
     let mut batch = Batch::default();
     if first {
-        batch.flows.extend(segment.known_flows.iter().map(Into::into));
+        batch.flows.extend(segment.known_flows.iter().map(FlowRecord::from));
     }
     for step in &segment.steps {
         if let super::segment::Step::Batch { flows, .. } = step {
-            batch.flows.extend(flows.iter().map(std::convert::Into::<observer_ebpf::abi::FlowRecord>::into));
+            batch.flows.extend(flows.iter().map(FlowRecord::from));
         }
     }
     batch
@@ -167,9 +169,14 @@ fn absorb(trace: &Trace, segment: &Segment, pipeline: &mut Pipeline) -> Result<(
     let mut table = trace.table(segment, "histograms", |_| true)?;
     pipeline.absorb(
         |window, flows| histograms::put_back(table.as_mut(), &segment.measured, &path, window, Some(flows)),
+        &segment.measured.waited_ns,
         &segment.waits,
         seen,
-    )
+    )?;
+    if matches!(segment.closed, Closed::Interval(_)) {
+        pipeline.pass_interval(Tables::from(&segment.tables));
+    }
+    Ok(())
 }
 
 fn finish(

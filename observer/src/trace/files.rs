@@ -12,23 +12,23 @@ use super::TraceError;
 use super::meta::{LARGEST_JSON, SCHEMA};
 
 /// meta.json.
-pub fn meta(dir: &Path) -> PathBuf {
+pub(super) fn meta(dir: &Path) -> PathBuf {
     dir.join("meta.json")
 }
 
 /// The file that says how far the open segment has come.
-pub fn open_mark(dir: &Path) -> PathBuf {
+pub(super) fn open_mark(dir: &Path) -> PathBuf {
     dir.join("open.json")
 }
 
 /// A file of segment `number`: `packets-000007.parquet`.
-pub fn of_segment(dir: &Path, what: &str, number: u64) -> PathBuf {
+pub(super) fn of_segment(dir: &Path, what: &str, number: u64) -> PathBuf {
     let ending = if what == "segment" { "json" } else { "parquet" };
     dir.join(format!("{what}-{number:06}.{ending}"))
 }
 
 /// The name a file has while it is written.
-pub fn aside(path: &Path) -> PathBuf {
+pub(super) fn aside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_os_string();
     name.push(".part");
     path.with_file_name(name)
@@ -39,7 +39,7 @@ pub fn aside(path: &Path) -> PathBuf {
 /// # Errors
 ///
 /// [`TraceError::Io`].
-pub fn write_json(path: &Path, value: &impl Serialize) -> Result<u64, TraceError> {
+pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<u64, TraceError> {
     let mut text = serde_json::to_vec(value)
         .map_err(|e| TraceError::Io { doing: "write", path: path.to_owned(), source: e.into() })?;
     text.push(b'\n');
@@ -55,7 +55,7 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<u64, TraceError
 ///
 /// [`TraceError::Version`] for another schema, [`TraceError::Damaged`] for
 /// what is not JSON, or is longer than any that was written.
-pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TraceError> {
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TraceError> {
     #[derive(serde::Deserialize)]
     struct Versioned {
         schema: String,
@@ -74,7 +74,7 @@ pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, TraceError> {
 /// # Errors
 ///
 /// [`TraceError::Io`], or [`TraceError::Damaged`] if it is longer.
-pub fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>, TraceError> {
+pub(super) fn read_bounded(path: &Path, most: u64) -> Result<Vec<u8>, TraceError> {
     let file = File::open(path).map_err(TraceError::io("open", path))?;
     let mut bytes = Vec::new();
     file.take(most + 1).read_to_end(&mut bytes).map_err(TraceError::io("read", path))?;

@@ -59,6 +59,9 @@ pub struct Scalars {
     pub hops: Vec<(u64, u32, u64, Option<u64>)>,
     /// Complete journeys above the tail's range.
     pub beyond: u64,
+    /// Wall time in which a datagram with a total of 2^k ns or more was under
+    /// way, ns by k; zeros at the end are left out.
+    pub waited_ns: Vec<u64>,
     /// Fields of the same names in `Window`.
     pub partial: [u64; WITH_TOTAL],
     /// Delivered with something unknown.
@@ -157,6 +160,10 @@ impl Extract {
         self.flows(flows, &mut rows);
         let s = &mut rows.scalars;
         s.beyond = window.tail.beyond();
+        s.waited_ns = window.stalls.waited_ns().to_vec();
+        while s.waited_ns.last() == Some(&0) {
+            s.waited_ns.pop();
+        }
         (s.partial, s.partial_journeys) = (window.partial, window.partial_journeys);
         (s.negatives, s.out_of_order) = (window.negatives, window.out_of_order);
         s.parts_out_of_order = window.parts_out_of_order;

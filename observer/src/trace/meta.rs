@@ -180,6 +180,13 @@ impl Meta {
         }
     }
 
+    /// The host's wall clock at a time of the trace's clock, ns since 1970, as
+    /// it was when recording began.
+    pub fn wall_ns(&self, ns: u64) -> u64 {
+        let since = i128::from(ns) - i128::from(self.anchor.monotonic_ns);
+        u64::try_from((i128::from(self.anchor.realtime_ns) + since).max(0)).unwrap_or(u64::MAX)
+    }
+
     /// Reads the meta.json of the trace in `dir`.
     ///
     /// # Errors

@@ -10,19 +10,25 @@
 //! | module | what it does |
 //! |---|---|
 //! | [`record`] | the recording thread beside an observation |
-//! | [`segment`], [`table`], [`packets`], [`histograms`], [`state`], [`meta`], [`files`] | the files, written and read |
+//! | [`segment`], [`table`], [`packets`], [`histograms`], [`state`], [`meta`] | the files, written and read |
 //! | [`flight`], [`trigger`] | a bounded window, and what makes it be kept |
 //! | [`reader`] | a trace as segments, batches and journeys |
 //! | [`select`] | which datagrams a question is about |
 //! | [`answer`] | the report of a trace |
+//! | [`compare`] | what is different between runs, and whether that is chance |
+//! | [`merge`] | two hosts' halves, joined |
+//! | [`export`] | other tools' formats |
 //! | [`drive`] | records a source that is not live |
 
 pub mod answer;
+pub mod compare;
 pub mod drive;
 mod error;
+pub mod export;
 mod files;
 pub mod flight;
 pub mod histograms;
+pub mod merge;
 pub mod meta;
 pub mod packets;
 pub mod reader;
@@ -37,3 +43,10 @@ pub use error::TraceError;
 pub use meta::Meta;
 pub use reader::{Missing, Trace};
 pub use select::Selection;
+
+use std::path::PathBuf;
+
+/// Where a file of a segment is.
+fn path_of(trace: &Trace, what: &str, number: u64) -> PathBuf {
+    files::of_segment(trace.dir(), what, number)
+}

@@ -216,7 +216,7 @@ impl Iterator for Rows<'_> {
             return Some(Err("columns are missing"));
         };
         let kind = outcome.number().filter(|k| matches!(k, 1..=3));
-        let (run, stream, seq) = (run.number(), stream.number::<u16>(), seq.number().filter(|s| *s <= SEQ_MASK));
+        let (run, stream, seq) = (run.number(), stream.number::<u16>(), seq.number::<u64>().filter(|s| *s <= SEQ_MASK));
         let detail = detail.number().filter(|d| Detail::from_u8(*d).is_some());
         let (Some(kind), Some(run), Some(stream), Some(seq), Some(detail)) = (kind, run, stream, seq, detail) else {
             return Some(Err("a row without outcome, run, stream, sequence or detail"));

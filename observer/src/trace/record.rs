@@ -120,6 +120,7 @@ pub struct Recorder {
     last_forgotten: u64,
     /// A trigger that has fired is quiet until the window has passed.
     quiet_until_ns: u64,
+    merged: Option<serde_json::Value>,
 }
 
 struct Writing {
@@ -158,7 +159,13 @@ impl Recorder {
             last_seen: RecordsSeen::default(),
             last_forgotten: 0,
             quiet_until_ns: 0,
+            merged: None,
         })
+    }
+
+    /// Says in meta.json what the trace was merged from.
+    pub fn merged(&mut self, merged: serde_json::Value) {
+        self.merged = Some(merged);
     }
 
     /// What comes of it.
@@ -172,7 +179,8 @@ impl Recorder {
         let interval_ns = u64::try_from(self.options.interval.as_nanos()).unwrap_or(u64::MAX);
         let mut meta = Meta::new(source, self.options.command_line.clone(), interval_ns);
         meta.window_ns = self.options.window.map(|w| u64::try_from(w.as_nanos()).unwrap_or(u64::MAX));
-        meta.qdiscs = self.options.qdiscs.clone();
+        meta.qdiscs.clone_from(&self.options.qdiscs);
+        meta.merged = self.merged.take();
         match self.start(meta) {
             Ok(writing) => self.writer = Some(writing),
             Err(e) => self.status.fail(&e),

@@ -34,6 +34,8 @@ pub struct TablesState {
     pub busy_ratio: Option<f64>,
     /// CPUs online.
     pub cpus: Option<u32>,
+    /// Time the hypervisor took since the start, ns.
+    pub stolen_ns: Option<u64>,
 }
 
 /// One entry of the flow table; fields as in [`FlowSlot`].
@@ -142,6 +144,7 @@ impl From<&Tables> for TablesState {
             steal_ratio: t.host.steal_ratio,
             busy_ratio: t.host.busy_ratio,
             cpus: t.host.cpus,
+            stolen_ns: t.host.stolen_ns,
         }
     }
 }
@@ -167,7 +170,12 @@ impl From<&TablesState> for Tables {
             unfinished: Vec::new(),
             missed: s.missed,
             programs: s.programs.iter().map(ProgramStats::from).collect(),
-            host: HostSample { steal_ratio: s.steal_ratio, busy_ratio: s.busy_ratio, cpus: s.cpus },
+            host: HostSample {
+                steal_ratio: s.steal_ratio,
+                busy_ratio: s.busy_ratio,
+                cpus: s.cpus,
+                stolen_ns: s.stolen_ns,
+            },
         }
     }
 }
@@ -349,7 +357,7 @@ mod tests {
         tables.counters[2] = 8;
         tables.drops = vec![(3, 6, 7)];
         tables.missed = 4;
-        tables.host = HostSample { steal_ratio: Some(0.1), busy_ratio: None, cpus: Some(2) };
+        tables.host = HostSample { steal_ratio: Some(0.1), busy_ratio: None, cpus: Some(2), stolen_ns: Some(3) };
         let json = serde_json::to_string(&TablesState::from(&tables)).unwrap();
         assert!(!json.contains(&0xffff_8881_0000_0000_u64.to_string()));
         let back = Tables::from(&serde_json::from_str::<TablesState>(&json).unwrap());
