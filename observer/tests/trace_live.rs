@@ -39,7 +39,8 @@ fn play(scenario: &Scenario, dir: &Path) -> (Arc<Snapshot>, Arc<Status>) {
     let options = AttachOptions { runs: vec![NamedRun::ours(scenario.load.run)], ..AttachOptions::default() };
     let interval = Duration::from_millis(500);
     let recorder =
-        Recorder::create(RecordOptions { dir: dir.to_owned(), interval, ..RecordOptions::default() }).unwrap();
+        Recorder::create(RecordOptions { dir: dir.to_owned(), interval, ..RecordOptions::default() })
+            .unwrap();
     let status = recorder.status();
     let session = as_observer(|| {
         Session::start_recorded(&options, interval, Box::new(|_| {}), Some(recorder)).unwrap()
@@ -119,10 +120,15 @@ fn a_kill_loses_at_most_the_open_segment() {
         let missing = trace.missing().unwrap();
         assert!(missing.cut_short && missing.gaps.is_empty(), "{missing:?}");
         let sentence = missing.sentence().unwrap();
-        let report = answer::from_records(&trace, &Selection::default(), &mut |_, _| {}, &mut |_| {}).unwrap();
+        let report =
+            answer::from_records(&trace, &Selection::default(), &mut |_, _| {}, &mut |_| {}).unwrap();
         let fast = answer::report(&trace, &Selection::default(), &mut |_, _| {}).unwrap();
         assert_eq!(report.snapshot.total, fast.snapshot.total);
-        eprintln!("killed after {} datagrams in {} segments: {sentence}", report.datagrams, trace.numbers().len());
+        eprintln!(
+            "killed after {} datagrams in {} segments: {sentence}",
+            report.datagrams,
+            trace.numbers().len()
+        );
         if let Some(open) = missing.open {
             // Half a second at 20,000/s, and what a busy machine adds.
             assert!(open.records < 60_000, "{open:?}");

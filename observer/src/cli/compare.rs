@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use observer::trace::compare::fail_if::{FailIf, Gate};
 use observer::trace::compare::{self, Smallest, Verdict, show};
+use observer::trace::{TraceError, curves};
 
 use super::exit;
 use super::report::{Bar, DamageArgs, TraceFailure, printed};
@@ -31,6 +32,9 @@ pub(crate) struct CompareArgs {
     /// And as a time; both must be exceeded
     #[arg(long, value_name = "TIME", default_value = "5us", value_parser = super::duration)]
     smallest: Duration,
+    /// Write a page with the runs' curves over one another
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     damage: DamageArgs,
 }
@@ -62,6 +66,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, TraceFailure> {
     for dir in &args.traces {
         runs.push(read(dir)?);
     }
+    let mut comparisons = Vec::with_capacity(runs.len());
     bar.clear();
     let Some((first, others)) = runs.split_first() else { return Ok(ExitCode::from(exit::USAGE)) };
     let (mut failed, mut unknown) = (false, false);
@@ -75,6 +80,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, TraceFailure> {
             show::text(&comparison)
         };
         printed(out.write_all(text.as_bytes()))?;
+        comparisons.push(comparison.clone());
         for gate in &args.fail_if {
             match gate.judge(&comparison) {
                 Gate::Passed => {}
@@ -90,6 +96,16 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, TraceFailure> {
         }
     }
     printed(out.flush())?;
+    if let Some(path) = &args.html {
+        let mut plots = Vec::with_capacity(args.traces.len());
+        for dir in &args.traces {
+            plots.push(curves::plots(&args.damage.open(dir)?)?);
+        }
+        if let Some((first, others)) = plots.split_first() {
+            let page = compare::page::html(&comparisons, first, others);
+            std::fs::write(path, page).map_err(TraceError::io("write", path))?;
+        }
+    }
     Ok(match (failed, unknown) {
         (true, _) => ExitCode::from(exit::FAILED),
         (_, true) => ExitCode::from(exit::INVALID),

@@ -62,7 +62,9 @@ fn text(m: &Merged) -> String {
     let offset = duration(m.offset_ns.unsigned_abs());
     let within = match m.within_ns {
         Some(ns) => format!("within {}", duration(ns)),
-        None => "unknown by how much: nothing came back, and wire times are relative to the shortest".to_owned(),
+        None => {
+            "unknown by how much: nothing came back, and wire times are relative to the shortest".to_owned()
+        }
     };
     let bent = if m.bent_ns > 0 {
         format!("; {} of that because the clocks did not drift evenly", duration(m.bent_ns))

@@ -86,7 +86,8 @@ impl Recording {
         } else {
             String::new()
         };
-        let lost = if unrecorded > 0 { format!("; {} could not be", count(unrecorded)) } else { String::new() };
+        let lost =
+            if unrecorded > 0 { format!("; {} could not be", count(unrecorded)) } else { String::new() };
         eprintln!("recorded {} datagrams in {}{each}{lost}", count(packets), self.dir.display());
         !self.failed && status.failed().is_none()
     }

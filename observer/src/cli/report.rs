@@ -7,9 +7,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use observer::trace::answer::{self, Answer};
+use observer::trace::curves;
 use observer::trace::select::{FlowName, Selection, Sizes, Spent};
 use observer::trace::{Trace, TraceError};
 use observer::view;
+use observer::view::page::Plots;
 
 use super::exit;
 
@@ -122,7 +124,9 @@ impl TraceFailure {
     /// The process's exit code.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Trace(TraceError::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied => {
+            Self::Trace(TraceError::Io { source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
                 exit::NO_TARGET
             }
             Self::Trace(_) | Self::Usage(_) => exit::USAGE,
@@ -148,6 +152,20 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, TraceFailure> {
     };
     bar.clear();
     let report = &snapshot.total;
+    if !args.format.is_empty() {
+        let plots = if selection.is_all() { curves::plots(&trace)? } else { Plots::of(report) };
+        let title = args.trace.display().to_string();
+        for format in &args.format {
+            let (ending, text) = match format {
+                Format::Md => ("md", view::page::markdown(report, &title)),
+                Format::Html => ("html", view::page::html(report, &title, &plots)),
+            };
+            let path = args.out.with_added_extension(ending);
+            std::fs::write(&path, text).map_err(TraceError::io("write", &path))?;
+            eprintln!("{}", path.display());
+        }
+        return Ok(exit::of_verdict(report.verdict));
+    }
     let mut out = io::stdout().lock();
     let written = if args.json {
         view::json::line(report, &mut out)
@@ -194,7 +212,12 @@ impl Bar {
         }
         self.shown = Some(percent);
         let full = done * WIDTH / all.max(1);
-        eprint!("\r{} [{}{}] {percent:3} %", self.what, "█".repeat(full), " ".repeat(WIDTH - full.min(WIDTH)));
+        eprint!(
+            "\r{} [{}{}] {percent:3} %",
+            self.what,
+            "█".repeat(full),
+            " ".repeat(WIDTH - full.min(WIDTH))
+        );
     }
 
     /// Takes it off the screen.

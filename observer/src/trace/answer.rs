@@ -213,8 +213,9 @@ fn finish(
             check: "selection".to_owned(),
             level: Level::Passed,
             observed: format!("{selected}; of {} recorded", crate::view::units::count(datagrams)),
-            means: "counts are of the records selected; lost events and other datagrams are of the whole trace"
-                .to_owned(),
+            means:
+                "counts are of the records selected; lost events and other datagrams are of the whole trace"
+                    .to_owned(),
             detail: "what was sent and left no record is not in it".to_owned(),
         });
     }

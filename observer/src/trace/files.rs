@@ -40,8 +40,11 @@ pub(super) fn aside(path: &Path) -> PathBuf {
 ///
 /// [`TraceError::Io`].
 pub(super) fn write_json(path: &Path, value: &impl Serialize) -> Result<u64, TraceError> {
-    let mut text = serde_json::to_vec(value)
-        .map_err(|e| TraceError::Io { doing: "write", path: path.to_owned(), source: e.into() })?;
+    let mut text = serde_json::to_vec(value).map_err(|e| TraceError::Io {
+        doing: "write",
+        path: path.to_owned(),
+        source: e.into(),
+    })?;
     text.push(b'\n');
     let aside = aside(path);
     fs::write(&aside, &text).map_err(TraceError::io("write", &aside))?;

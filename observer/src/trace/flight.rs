@@ -84,6 +84,7 @@ impl Flight {
             }
             end.at_ns = kept.to_ns;
             end.segments += 1;
+            end.last = Some(kept.number);
             end.packets += kept.packets;
             end.bytes += kept.bytes;
         }

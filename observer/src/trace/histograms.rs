@@ -12,7 +12,9 @@
 //! | `tail` | `total` | largest total of the bucket (1.6 %) | complete journeys in it | sum of their totals |
 //! | `tail` | a component or part | the same | 0 | sum of it over them |
 //!
-//! Values above the range have the bucket 2^63 − 1.
+//! Values above the range have the bucket 2^63 − 1. The scopes `all_max`,
+//! `flow_max` and `other_flows_max` have the largest value of each metric,
+//! exactly, in to_ns.
 
 use std::collections::HashMap;
 
@@ -33,7 +35,7 @@ use observer_ebpf::abi::flow_id;
 pub const COLUMNS: &[Column] = &[
     column("scope", Kind::Name),
     column("metric", Kind::Name),
-    nullable("run", Kind::Few),
+    nullable("run_id", Kind::Few),
     nullable("stream", Kind::Few),
     column("to_ns", Kind::Delta),
     column("count", Kind::Delta),
@@ -52,8 +54,6 @@ const ABOVE: u64 = i64::MAX.unsigned_abs();
 /// What of a [`Window`] is no bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scalars {
-    /// By metric, the largest value, ns.
-    pub largest: Vec<(String, u64)>,
     /// The largest single hop in each tail bucket: bucket (ns), interface,
     /// span (ns), of that in the qdisc (ns).
     pub hops: Vec<(u64, u32, u64, Option<u64>)>,
@@ -80,9 +80,6 @@ pub struct Scalars {
     pub unresolved: u64,
     /// The flows with distributions of their own when the segment was closed.
     pub flows: Vec<u64>,
-    /// By flow (null: all others), the largest values of each component and
-    /// the total in this segment, ns.
-    pub flow_largest: Vec<(Option<u64>, [u64; WITH_TOTAL])>,
 }
 
 /// The distributions of a window with their names.
@@ -118,7 +115,7 @@ type Buckets = [Vec<(u64, u64)>; WITH_TOTAL];
 /// here the difference to the last segment is taken.
 pub struct Extract {
     metrics: Vec<ByteArray>,
-    scopes: [ByteArray; 4],
+    scopes: [ByteArray; SCOPES.len()],
     last: HashMap<Option<u64>, Buckets>,
 }
 
@@ -137,11 +134,20 @@ impl Default for Extract {
     fn default() -> Self {
         Self {
             metrics: (0..DISTRIBUTIONS).map(|place| ByteArray::from(name(place).as_str())).collect(),
-            scopes: ["all", "flow", "other_flows", "tail"].map(ByteArray::from),
+            scopes: SCOPES.map(ByteArray::from),
             last: HashMap::new(),
         }
     }
 }
+
+/// The scopes' names, by the numbers below.
+const SCOPES: [&str; 7] = ["all", "flow", "other_flows", "tail", "all_max", "flow_max", "other_flows_max"];
+const ALL: usize = 0;
+const FLOW: usize = 1;
+const OTHER_FLOWS: usize = 2;
+const TAIL: usize = 3;
+/// From a scope of distributions to that of their largest values.
+const MAX: usize = 4;
 
 /// Place of the total among the names.
 const TOTAL: usize = Component::COUNT + Part::COUNT;
@@ -151,10 +157,10 @@ impl Extract {
     pub fn rows(&mut self, window: &Window, flows: &mut FlowMetrics) -> Rows {
         let mut rows = Rows { values: vec![Values::default(); COLUMNS.len()], ..Rows::default() };
         for (place, latency) in named(window).filter(|(_, l)| l.count() > 0) {
-            rows.scalars.largest.push((name(place), latency.max().unwrap_or(0)));
             for (to_ns, count) in with_overflow(latency) {
-                self.push(&mut rows, 0, place, None, (to_ns, count, None));
+                self.push(&mut rows, ALL, place, None, (to_ns, count, None));
             }
+            self.push(&mut rows, ALL + MAX, place, None, (latency.max().unwrap_or(0), 0, None));
         }
         self.tail(window, &mut rows);
         self.flows(flows, &mut rows);
@@ -204,7 +210,7 @@ impl Extract {
                 let mut count = count;
                 while count > 0 || sum > 0 {
                     let some = u64::try_from(sum).unwrap_or(u64::MAX).min(MOST);
-                    self.push(rows, 3, place, None, (to_ns, count, Some(some)));
+                    self.push(rows, TAIL, place, None, (to_ns, count, Some(some)));
                     sum -= u128::from(some);
                     count = 0;
                 }
@@ -222,12 +228,17 @@ impl Extract {
                 buckets.extend(with_overflow(latency));
             }
             rows.scalars.flows.extend(id);
-            rows.scalars.flow_largest.push((id, largest));
+            for (place, max_ns) in largest.into_iter().enumerate().filter(|(_, max_ns)| *max_ns > 0) {
+                let metric = if place == Component::COUNT { TOTAL } else { place };
+                let scope = if id.is_some() { FLOW } else { OTHER_FLOWS };
+                self.push(rows, scope + MAX, metric, id, (max_ns, 0, None));
+            }
             now.insert(id, buckets);
         }
         rows.scalars.flows.sort_unstable();
         // What a flow had that now counts among the others was theirs before.
-        let gone: Vec<_> = self.last.keys().filter(|id| id.is_some() && !now.contains_key(*id)).copied().collect();
+        let gone: Vec<_> =
+            self.last.keys().filter(|id| id.is_some() && !now.contains_key(*id)).copied().collect();
         for id in gone {
             let before = self.last.remove(&id).unwrap_or_default();
             let others = self.last.entry(None).or_default();
@@ -239,11 +250,13 @@ impl Extract {
         ids.sort_unstable();
         let nothing = Buckets::default();
         for id in ids {
-            let (Some(buckets), before) = (now.get(&id), self.last.get(&id).unwrap_or(&nothing)) else { continue };
+            let (Some(buckets), before) = (now.get(&id), self.last.get(&id).unwrap_or(&nothing)) else {
+                continue;
+            };
             for (place, (after, before)) in buckets.iter().zip(before).enumerate() {
                 let metric = if place == Component::COUNT { TOTAL } else { place };
                 for (to_ns, count) in difference(after, before) {
-                    let scope = if id.is_some() { 1 } else { 2 };
+                    let scope = if id.is_some() { FLOW } else { OTHER_FLOWS };
                     self.push(rows, scope, metric, id, (to_ns, count, None));
                 }
             }
@@ -273,7 +286,10 @@ fn merge(mine: &mut Vec<(u64, u64)>, theirs: &[(u64, u64)]) {
 }
 
 /// What `after` has more than `before`; both are in order.
-fn difference<'a>(after: &'a [(u64, u64)], before: &'a [(u64, u64)]) -> impl Iterator<Item = (u64, u64)> + 'a {
+fn difference<'a>(
+    after: &'a [(u64, u64)],
+    before: &'a [(u64, u64)],
+) -> impl Iterator<Item = (u64, u64)> + 'a {
     let mut before = before.iter().peekable();
     after.iter().filter_map(move |(to_ns, count)| {
         while before.peek().is_some_and(|b| b.0 < *to_ns) {
@@ -318,7 +334,9 @@ impl<'a> Back<'a> {
     }
 
     fn chunk(&mut self, values: &[Values]) -> Result<(), &'static str> {
-        let [scopes, metrics, runs, streams, tos, counts, sums] = values else { return Err("columns are missing") };
+        let [scopes, metrics, runs, streams, tos, counts, sums] = values else {
+            return Err("columns are missing");
+        };
         let (mut flow_at, mut sum_at) = (0, 0);
         let rows = scopes.names.iter().zip(&metrics.names).zip(&tos.ints).zip(&counts.ints).enumerate();
         for (i, (((scope, metric), to_ns), count)) in rows {
@@ -344,6 +362,9 @@ impl<'a> Back<'a> {
                 b"tail" => self.tail(place, to_ns, count, sum)?,
                 b"flow" => self.flow(flow, place, to_ns, count)?,
                 b"other_flows" => self.flow(None, place, to_ns, count)?,
+                b"all_max" => self.distribution(place).raise_max(to_ns),
+                b"flow_max" => self.flow_max(flow, place, to_ns)?,
+                b"other_flows_max" => self.flow_max(None, place, to_ns)?,
                 _ => return Err("an unknown scope"),
             }
         }
@@ -373,6 +394,19 @@ impl<'a> Back<'a> {
     }
 
     fn flow(&mut self, id: Option<u64>, place: usize, to_ns: u64, count: u64) -> Result<(), &'static str> {
+        self.of_flow(id, place, |latency| latency.put_back(to_ns, count))
+    }
+
+    fn flow_max(&mut self, id: Option<u64>, place: usize, max_ns: u64) -> Result<(), &'static str> {
+        self.of_flow(id, place, |latency| latency.raise_max(max_ns))
+    }
+
+    fn of_flow(
+        &mut self,
+        id: Option<u64>,
+        place: usize,
+        put_back: impl FnOnce(&mut Latency),
+    ) -> Result<(), &'static str> {
         let Some(flows) = self.flows.as_deref_mut() else { return Ok(()) };
         let flow = match id {
             Some(id) if flows.get(id).is_some() || flows.shown().count() < 2 * SHOWN => flows.put_back(id),
@@ -380,8 +414,7 @@ impl<'a> Back<'a> {
             None => flows.put_back_others(),
         };
         let place = if place == TOTAL { Component::COUNT } else { place };
-        let latency = flow.distributions_mut().nth(place).ok_or("a flow's unknown metric")?;
-        latency.put_back(to_ns, count);
+        put_back(flow.distributions_mut().nth(place).ok_or("a flow's unknown metric")?);
         Ok(())
     }
 
@@ -391,10 +424,6 @@ impl<'a> Back<'a> {
         let lists = s.partial.iter().chain(&s.negatives).chain(&s.out_of_order).chain(&s.parts_out_of_order);
         if !counts.iter().chain(lists).all(sane) {
             return Err("a count without sense");
-        }
-        for (metric, max_ns) in &s.largest {
-            let place = *self.places.get(metric.as_bytes()).ok_or("an unknown metric")?;
-            self.distribution(place).raise_max(*max_ns);
         }
         for (to_ns, ifindex, span_ns, qdisc_ns) in &s.hops {
             let hop = SlowestHop { ifindex: *ifindex, span_ns: *span_ns, qdisc_ns: *qdisc_ns };
@@ -410,19 +439,10 @@ impl<'a> Back<'a> {
         w.delivered += s.delivered;
         w.dropped += s.dropped;
         w.unresolved += s.unresolved;
-        if s.flows.len() > SHOWN || s.flow_largest.len() > SHOWN + 1 {
+        if s.flows.len() > SHOWN {
             return Err("more flows than any recorder keeps");
         }
         let Some(flows) = self.flows.as_deref_mut() else { return Ok(()) };
-        for (id, largest) in &s.flow_largest {
-            let flow = match id {
-                Some(id) => flows.put_back(*id),
-                None => flows.put_back_others(),
-            };
-            for (latency, max_ns) in flow.distributions_mut().zip(largest) {
-                latency.raise_max(*max_ns);
-            }
-        }
         flows.keep(&s.flows);
         Ok(())
     }

@@ -97,6 +97,8 @@ pub struct End {
     pub failed: Option<String>,
     /// Segments written.
     pub segments: u64,
+    /// Number of the last one; null if there is none.
+    pub last: Option<u64>,
     /// Records of datagrams in them.
     pub packets: u64,
     /// Records that the observation had and the trace has not: the disk did

@@ -16,12 +16,14 @@
 //! | [`select`] | which datagrams a question is about |
 //! | [`answer`] | the report of a trace |
 //! | [`compare`] | what is different between runs, and whether that is chance |
+//! | [`curves`] | what there is to draw |
 //! | [`merge`] | two hosts' halves, joined |
 //! | [`export`] | other tools' formats |
 //! | [`drive`] | records a source that is not live |
 
 pub mod answer;
 pub mod compare;
+pub mod curves;
 pub mod drive;
 mod error;
 pub mod export;

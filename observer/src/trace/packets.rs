@@ -15,7 +15,7 @@ use super::table::{Column, Kind, Values, column, nullable};
 pub const COLUMNS: &[Column] = &[
     // 1 delivered, 2 dropped, 3 unresolved.
     column("outcome", Kind::Few),
-    column("run", Kind::Few),
+    column("run_id", Kind::Few),
     column("stream", Kind::Few),
     column("seq", Kind::Delta),
     // The application's own times, from the stamp.
@@ -171,7 +171,8 @@ impl Cursor<'_> {
 impl<'a> Rows<'a> {
     /// Over the `rows` rows of a chunk.
     pub fn new(values: &'a [Values], rows: usize) -> Self {
-        let columns = values.iter().map(|v| Cursor { ints: v.ints.iter(), present: v.present.iter() }).collect();
+        let columns =
+            values.iter().map(|v| Cursor { ints: v.ints.iter(), present: v.present.iter() }).collect();
         Self { columns, left: rows }
     }
 }
@@ -216,9 +217,11 @@ impl Iterator for Rows<'_> {
             return Some(Err("columns are missing"));
         };
         let kind = outcome.number().filter(|k| matches!(k, 1..=3));
-        let (run, stream, seq) = (run.number(), stream.number::<u16>(), seq.number::<u64>().filter(|s| *s <= SEQ_MASK));
+        let (run, stream, seq) =
+            (run.number(), stream.number::<u16>(), seq.number::<u64>().filter(|s| *s <= SEQ_MASK));
         let detail = detail.number().filter(|d| Detail::from_u8(*d).is_some());
-        let (Some(kind), Some(run), Some(stream), Some(seq), Some(detail)) = (kind, run, stream, seq, detail) else {
+        let (Some(kind), Some(run), Some(stream), Some(seq), Some(detail)) = (kind, run, stream, seq, detail)
+        else {
             return Some(Err("a row without outcome, run, stream, sequence or detail"));
         };
         let mut r = JourneyRecord {

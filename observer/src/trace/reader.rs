@@ -171,7 +171,8 @@ impl Trace {
         if let (Some(first), Some(last)) = (first, last) {
             // Names are input: a gap may be of any size.
             let there: std::collections::BTreeSet<u64> = self.numbers.iter().copied().collect();
-            missing.gaps = (first..=last).filter(|n| !there.contains(n)).take(1_000).collect();
+            let end = self.meta.end.as_ref().and_then(|e| e.last).unwrap_or(last).max(last);
+            missing.gaps = (first..=end).filter(|n| !there.contains(n)).take(1_000).collect();
         }
         for number in &self.numbers {
             missing.unrecorded += self.segment(*number)?.unrecorded;

@@ -194,8 +194,16 @@ impl Recorder {
         let flight = meta.window_ns.map(|window_ns| Flight::new(&dir, window_ns));
         let (queue, messages) = channel();
         let (give_back, spare) = channel();
-        let mut writer =
-            Writer { dir, meta, segments, flight, status: self.status(), give_back, end: End::default(), failed: false };
+        let mut writer = Writer {
+            dir,
+            meta,
+            segments,
+            flight,
+            status: self.status(),
+            give_back,
+            end: End::default(),
+            failed: false,
+        };
         let thread = std::thread::Builder::new()
             .name("observer-record".to_owned())
             .spawn(move || writer.run(&messages))
@@ -247,8 +255,7 @@ impl Recorder {
             Closed::Open | Closed::Final => tables.at_ns,
         };
         let seen = segment.seen;
-        let left_out =
-            (seen.delivered - self.last_seen.delivered, seen.dropped - self.last_seen.dropped);
+        let left_out = (seen.delivered - self.last_seen.delivered, seen.dropped - self.last_seen.dropped);
         let closing = Closing {
             at_ns,
             closed,
@@ -347,6 +354,7 @@ impl Writer {
         let (segment, bytes) = self.segments.close(closing)?;
         let packets = segment.files.packets.map_or(0, |f| f.rows);
         self.end.segments += 1;
+        self.end.last = Some(segment.number);
         self.end.packets += packets;
         self.end.bytes += bytes;
         self.status.packets.fetch_add(packets, Ordering::Relaxed);

@@ -213,7 +213,11 @@ impl Rows {
         Ok(())
     }
 
-    fn finish(&mut self, path: impl Fn() -> PathBuf, layout: &Layout) -> Result<Option<FileInfo>, TraceError> {
+    fn finish(
+        &mut self,
+        path: impl Fn() -> PathBuf,
+        layout: &Layout,
+    ) -> Result<Option<FileInfo>, TraceError> {
         self.flush(path, layout, true)?;
         self.file.take().map(TableWriter::finish).transpose()
     }
@@ -228,7 +232,8 @@ impl SegmentWriter {
     /// [`TraceError::Io`] if the directory cannot be written to.
     pub fn new(dir: &Path, start_ns: u64, carry_flows: bool) -> Result<Self, TraceError> {
         let layout = |table, columns| {
-            Layout::new(table, columns).map_err(|e| TraceError::Refused(format!("cannot lay out {table}: {e}")))
+            Layout::new(table, columns)
+                .map_err(|e| TraceError::Refused(format!("cannot lay out {table}: {e}")))
         };
         let layouts = Layouts {
             packets: layout("packets", packets::COLUMNS)?,

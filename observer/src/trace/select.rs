@@ -89,7 +89,9 @@ impl FromStr for Spent {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let at = text.find(['<', '>']).ok_or_else(|| format!("{text:?} compares nothing, as in \"shaper > 1ms\""))?;
+        let at = text
+            .find(['<', '>'])
+            .ok_or_else(|| format!("{text:?} compares nothing, as in \"shaper > 1ms\""))?;
         let (name, rest) = text.split_at(at);
         let name = name.trim();
         let component = match Component::ALL.into_iter().find(|c| c.name() == name) {
@@ -232,7 +234,9 @@ impl Picker {
     /// belong to no datagram are those of the whole trace.
     pub fn tables(&self, all: &Tables) -> Tables {
         let mut tables = all.clone();
-        tables.unfinished.retain(|r| self.selection.components.is_empty() && self.selection.record(r, self.bounds));
+        tables
+            .unfinished
+            .retain(|r| self.selection.components.is_empty() && self.selection.record(r, self.bounds));
         let mut flows = self.flows.clone();
         for r in &tables.unfinished {
             let id = flow_id(r.run, stream(r));

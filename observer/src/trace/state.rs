@@ -357,7 +357,8 @@ mod tests {
         tables.counters[2] = 8;
         tables.drops = vec![(3, 6, 7)];
         tables.missed = 4;
-        tables.host = HostSample { steal_ratio: Some(0.1), busy_ratio: None, cpus: Some(2), stolen_ns: Some(3) };
+        tables.host =
+            HostSample { steal_ratio: Some(0.1), busy_ratio: None, cpus: Some(2), stolen_ns: Some(3) };
         let json = serde_json::to_string(&TablesState::from(&tables)).unwrap();
         assert!(!json.contains(&0xffff_8881_0000_0000_u64.to_string()));
         let back = Tables::from(&serde_json::from_str::<TablesState>(&json).unwrap());

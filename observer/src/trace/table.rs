@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use parquet::basic::{Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel};
+use parquet::basic::{
+    Compression, ConvertedType, Encoding, LogicalType, Repetition, Type as Physical, ZstdLevel,
+};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
 use parquet::errors::ParquetError;
@@ -207,8 +209,9 @@ impl TableWriter {
         let aside = files::aside(path);
         let file = File::create(&aside).map_err(TraceError::io("create", &aside))?;
         let file = Summed { file: BufWriter::new(file), bytes: 0, crc: crc32fast::Hasher::new() };
-        let writer = SerializedFileWriter::new(file, Arc::clone(&layout.schema), Arc::clone(&layout.properties))
-            .map_err(|e| failed(&aside, e))?;
+        let writer =
+            SerializedFileWriter::new(file, Arc::clone(&layout.schema), Arc::clone(&layout.properties))
+                .map_err(|e| failed(&aside, e))?;
         Ok(Self { path: path.to_owned(), writer, columns: layout.columns, rows: 0 })
     }
 

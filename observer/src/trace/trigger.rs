@@ -28,9 +28,9 @@ impl FromStr for Trigger {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let at = text.find(['<', '>']).ok_or_else(|| {
-            format!("{text:?} compares nothing; write it as in \"total_p99 > 5ms\"")
-        })?;
+        let at = text
+            .find(['<', '>'])
+            .ok_or_else(|| format!("{text:?} compares nothing; write it as in \"total_p99 > 5ms\""))?;
         let (name, rest) = text.split_at(at);
         let name = name.trim();
         let metric = metric(name)?;
@@ -166,10 +166,7 @@ pub fn ask(dir: &Path, why: &str, patience: Duration) -> Result<PathBuf, TraceEr
 
 fn preserved(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    entries
-        .filter(|e| e.file_name().to_string_lossy().starts_with("preserved-"))
-        .map(|e| e.path())
-        .collect()
+    entries.filter(|e| e.file_name().to_string_lossy().starts_with("preserved-")).map(|e| e.path()).collect()
 }
 
 #[cfg(test)]
@@ -185,7 +182,9 @@ mod tests {
             let trigger: Trigger = text.parse().unwrap();
             assert!(trigger.to_string().starts_with(text.split_whitespace().next().unwrap()), "{trigger}");
         }
-        for text in ["total_p99", "total_p98 > 1ms", "total_p99 > 5", "send_lag_p99 > 1ms", "total_p99_99 > 1ms"] {
+        for text in
+            ["total_p99", "total_p98 > 1ms", "total_p99 > 5", "send_lag_p99 > 1ms", "total_p99_99 > 1ms"]
+        {
             assert!(text.parse::<Trigger>().is_err(), "{text}");
         }
     }

@@ -2,5 +2,7 @@
 //! snapshot and returns text; it holds no state and prints nothing itself.
 
 pub mod json;
+pub mod page;
+pub mod plot;
 pub mod text;
 pub mod units;

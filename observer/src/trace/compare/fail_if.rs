@@ -37,7 +37,9 @@ impl FromStr for FailIf {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = |what: &str| {
-            format!("{what} in {text:?}; write it as in 'total_p99 > +10%', 'shaper_p50 > +1ms' or 'throughput < -5%'")
+            format!(
+                "{what} in {text:?}; write it as in 'total_p99 > +10%', 'shaper_p50 > +1ms' or 'throughput < -5%'"
+            )
         };
         let at = text.find(['<', '>']).ok_or_else(|| wrong("no < or >"))?;
         let (metric, rest) = text.split_at(at);
@@ -123,7 +125,14 @@ mod tests {
         ] {
             assert_eq!(text.parse::<FailIf>().unwrap().to_string(), shown);
         }
-        for text in ["total_p99 > 10%", "total > +10%", "total_p99 +10%", "loss > +1ms", "total_p99 > +x%", "total_p99 > +NaN%"] {
+        for text in [
+            "total_p99 > 10%",
+            "total > +10%",
+            "total_p99 +10%",
+            "loss > +1ms",
+            "total_p99 > +x%",
+            "total_p99 > +NaN%",
+        ] {
             assert!(text.parse::<FailIf>().is_err(), "{text}");
         }
     }

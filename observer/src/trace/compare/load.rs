@@ -168,7 +168,9 @@ impl Run {
     pub(super) fn not_comparable(&self, other: &Self) -> Vec<String> {
         let mut why = Vec::new();
         if self.detail != other.detail {
-            why.push(format!("one has detail {:?} and the other {:?}", self.detail, other.detail).to_lowercase());
+            why.push(
+                format!("one has detail {:?} and the other {:?}", self.detail, other.detail).to_lowercase(),
+            );
         }
         let differ: Vec<&str> =
             self.hooks.symmetric_difference(&other.hooks).map(|(point, _)| point.as_str()).collect();
@@ -176,10 +178,16 @@ impl Run {
             why.push(format!("{point} was seen at another hook, so that it is another point in time"));
         }
         if far(self.rate, other.rate) {
-            why.push(format!("{:.0} datagrams per second were offered to one and {:.0} to the other", self.rate, other.rate));
+            why.push(format!(
+                "{:.0} datagrams per second were offered to one and {:.0} to the other",
+                self.rate, other.rate
+            ));
         }
         if far(self.size, other.size) {
-            why.push(format!("datagrams of {:.0} bytes in one and {:.0} in the other", self.size, other.size));
+            why.push(format!(
+                "datagrams of {:.0} bytes in one and {:.0} in the other",
+                self.size, other.size
+            ));
         }
         if self.flows != other.flows {
             why.push(format!("{} flows in one and {} in the other", self.flows, other.flows));
@@ -193,7 +201,10 @@ impl Run {
         notes.extend(self.missing.as_ref().map(|m| format!("{}: {m}", self.name)));
         let steady = self.steady().len();
         if steady < GOOD {
-            notes.push(format!("{}: {steady} full segments; {GOOD} or more make narrower intervals", self.name));
+            notes.push(format!(
+                "{}: {steady} full segments; {GOOD} or more make narrower intervals",
+                self.name
+            ));
         }
         for finding in self.report.findings.iter().filter(|f| f.check == "host-was-quiet") {
             if finding.level > crate::report::Level::Passed {
@@ -213,10 +224,14 @@ impl Batch {
         let buckets = |l: &Latency| l.buckets().collect::<Buckets>();
         let [a, b, c, d] = &window.components;
         let count = |of: fn(&super::super::state::FlowState) -> u64| {
-            let sum = |s: &Segment| s.tables.flows.iter().filter(|f| f.admitted).map(of).fold(0, u64::saturating_add);
+            let sum = |s: &Segment| {
+                s.tables.flows.iter().filter(|f| f.admitted).map(of).fold(0, u64::saturating_add)
+            };
             let earlier = match before {
                 Some(before) => sum(before),
-                None => segment.before.as_ref().map_or(0, |t| t.flows.iter().filter(|f| f.admitted).map(of).sum()),
+                None => {
+                    segment.before.as_ref().map_or(0, |t| t.flows.iter().filter(|f| f.admitted).map(of).sum())
+                }
             };
             sum(segment).saturating_sub(earlier)
         };
@@ -284,11 +299,13 @@ fn merge(mine: &mut Buckets, theirs: &Buckets) {
 
 fn at_rank(buckets: &Buckets, rank: u64) -> Option<f64> {
     let mut below = 0;
-    buckets.iter().find(|(_, n)| {
-        below += n;
-        below >= rank
-    })
-    .map(|(to_ns, _)| float(*to_ns))
+    buckets
+        .iter()
+        .find(|(_, n)| {
+            below += n;
+            below >= rank
+        })
+        .map(|(to_ns, _)| float(*to_ns))
 }
 
 fn far(a: f64, b: f64) -> bool {

@@ -8,6 +8,7 @@
 
 pub mod fail_if;
 mod load;
+pub mod page;
 pub mod show;
 pub mod stats;
 

@@ -20,26 +20,30 @@ pub fn signed(v: f64, unit: &str) -> String {
     format!("{sign}{}", value(v.abs(), unit))
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "figures are not negative here, and far below 2^64")]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "figures are not negative here, and far below 2^64"
+)]
 fn whole(v: f64) -> u64 {
     v.max(0.0).round() as u64
 }
 
-/// The whole comparison, for a terminal of 80 columns or more.
-pub fn text(c: &Comparison) -> String {
-    let mut out = format!("{} against {}\n\n  {}\n\n", c.b, c.a, c.sentence);
+/// The table's rows: metric, before, after, difference, interval, verdict.
+pub fn cells(c: &Comparison) -> Vec<[String; 6]> {
     let dash = || "—".to_owned();
-    let head = ["", "before", "after", "difference", "95 % interval", "verdict"].map(str::to_owned);
-    let mut table = vec![head];
+    let mut table = Vec::with_capacity(c.rows.len());
     for r in &c.rows {
         let difference = match (r.difference, r.ratio) {
-            (Some(d), Some(ratio)) if r.unit != "ratio" => format!("{} {:+.1} %", signed(d, &r.unit), ratio * 100.0),
+            (Some(d), Some(ratio)) if r.unit != "ratio" => {
+                format!("{} {:+.1} %", signed(d, &r.unit), ratio * 100.0)
+            }
             (Some(d), _) => signed(d, &r.unit),
             _ => dash(),
         };
-        let interval = r.interval.map_or_else(dash, |[low, high]| {
-            format!("{} … {}", signed(low, &r.unit), signed(high, &r.unit))
-        });
+        let interval = r
+            .interval
+            .map_or_else(dash, |[low, high]| format!("{} … {}", signed(low, &r.unit), signed(high, &r.unit)));
         table.push([
             r.metric.clone(),
             r.a.map_or_else(dash, |v| value(v, &r.unit)),
@@ -49,6 +53,15 @@ pub fn text(c: &Comparison) -> String {
             verdict(r),
         ]);
     }
+    table
+}
+
+/// The whole comparison, for a terminal of 80 columns or more.
+pub fn text(c: &Comparison) -> String {
+    let mut out = format!("{} against {}\n\n  {}\n\n", c.b, c.a, c.sentence);
+    let head = ["", "before", "after", "difference", "95 % interval", "verdict"].map(str::to_owned);
+    let mut table = vec![head];
+    table.extend(cells(c));
     let widths: Vec<usize> =
         (0..6).map(|i| table.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
     for row in &table {
@@ -56,7 +69,8 @@ pub fn text(c: &Comparison) -> String {
         for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let pad = " ".repeat(width - cell.chars().count());
             // Figures to the right, words to the left.
-            let _ = if i == 0 || i == 5 { write!(line, " {cell}{pad}") } else { write!(line, "  {pad}{cell}") };
+            let _ =
+                if i == 0 || i == 5 { write!(line, " {cell}{pad}") } else { write!(line, "  {pad}{cell}") };
             if i == 4 {
                 line.push(' ');
             }

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::{Exported, ExportError, Format, each};
+use super::{ExportError, Exported, Format, each};
 use crate::component::Component;
 use crate::correlate::{FlowBook, Journey, Outcome, stream};
 use crate::source::SourceMeta;

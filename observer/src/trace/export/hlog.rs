@@ -9,7 +9,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
-use super::{Exported, ExportError};
+use super::{ExportError, Exported};
 use crate::component::Component;
 use crate::metrics::latency::HIGHEST_NS;
 use crate::metrics::{Latency, Window};
@@ -22,7 +22,7 @@ use crate::trace::{Trace, TraceError, histograms, path_of};
 /// What is wrong with the trace or the output.
 pub fn export(
     trace: &Trace,
-    out: &mut dyn Write,
+    mut out: &mut dyn Write,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Exported, ExportError> {
     let mut serializer = V2DeflateSerializer::new();
@@ -32,7 +32,7 @@ pub fn export(
         .with_start_time(time(trace, start))
         .with_base_time(time(trace, start))
         .with_max_value_divisor(1_000_000.0)
-        .begin_log_with(out, &mut serializer)?;
+        .begin_log_with(&mut out, &mut serializer)?;
     let mut exported = Exported::default();
     for number in trace.numbers() {
         let segment = trace.segment(*number)?;
@@ -46,9 +46,8 @@ pub fn export(
         for (name, latency) in all.chain([("total", &window.total)]).filter(|(_, l)| l.count() > 0) {
             let histogram = histogram(latency)?;
             let tag = Tag::new(name);
-            log.write_histogram(&histogram, from, length, tag).map_err(|e| {
-                ExportError::Output(std::io::Error::other(format!("{e:?}")))
-            })?;
+            log.write_histogram(&histogram, from, length, tag)
+                .map_err(|e| ExportError::Output(std::io::Error::other(format!("{e:?}"))))?;
             exported.written += 1;
         }
         progress(exported.written);

@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use observer_ebpf::abi::flag;
 use observer_ebpf::stamp::{SEQ_BITS, Stamp};
 
-use super::{Exported, ExportError, Format, each};
+use super::{ExportError, Exported, Format, each};
 use crate::component::Component;
 use crate::correlate::{FlowBook, Journey, Outcome, stream};
 use crate::trace::meta::Meta;
@@ -130,7 +130,12 @@ impl Pcapng {
             Outcome::Dropped => format!("dropped: {}", self.meta.source().reason(r.drop_reason)),
             Outcome::Unresolved => "unresolved".to_owned(),
         }];
-        said.push(format!("run {:#x} stream {} seq {}", r.run, stream(r), r.stream_seq & ((1 << SEQ_BITS) - 1)));
+        said.push(format!(
+            "run {:#x} stream {} seq {}",
+            r.run,
+            stream(r),
+            r.stream_seq & ((1 << SEQ_BITS) - 1)
+        ));
         for component in Component::ALL {
             said.extend(j.stages.component(component).map(|ns| format!("{component} {}", duration(ns))));
         }
@@ -191,7 +196,8 @@ fn packet(j: &Journey, flows: &FlowBook) -> Vec<u8> {
 
 /// The Internet checksum (RFC 1071).
 fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c.get(1).copied().unwrap_or(0))).sum();
+    let mut sum: u32 =
+        bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | u32::from(c.get(1).copied().unwrap_or(0))).sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }
@@ -206,9 +212,8 @@ mod tests {
 
     #[test]
     fn a_header_with_its_checksum_sums_to_nothing() {
-        let ip = [
-            0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7,
-        ];
+        let ip =
+            [0x45, 0, 0, 0x73, 0, 0, 0x40, 0, 0x40, 0x11, 0xb8, 0x61, 0xc0, 0xa8, 0, 1, 0xc0, 0xa8, 0, 0xc7];
         assert_eq!(checksum(&ip), 0);
     }
 }

@@ -8,7 +8,7 @@
 
 use std::io::{self, Write};
 
-use super::{Exported, ExportError, Format, each};
+use super::{ExportError, Exported, Format, each};
 use crate::component::Component;
 use crate::correlate::{FlowBook, Journey, Outcome, stream};
 use crate::trace::{Selection, Trace};
@@ -62,7 +62,10 @@ impl Perfetto {
         let common = format!("\"cat\":\"datagram\",\"id2\":{{\"local\":\"{id}\"}},\"pid\":{run},\"tid\":0");
         let (from, to) = (self.at(slice.from_ns), self.at(slice.to_ns));
         let name = slice.name;
-        let begin = format!("{{\"ph\":\"b\",\"name\":\"{name}\",{common},\"ts\":{from},\"args\":{{{}}}}}", slice.args);
+        let begin = format!(
+            "{{\"ph\":\"b\",\"name\":\"{name}\",{common},\"ts\":{from},\"args\":{{{}}}}}",
+            slice.args
+        );
         self.event(out, &begin)?;
         self.event(out, &format!("{{\"ph\":\"e\",\"name\":\"{name}\",{common},\"ts\":{to}}}"))
     }
@@ -88,8 +91,15 @@ impl Format for Perfetto {
         let id = format!("{}:{stream}:{seq}", r.run);
         let time = |ns: u64| (ns != 0).then_some(i128::from(ns));
         let offer = (r.offer_ns > 0).then_some(i128::from(r.offer_ns));
-        let points =
-            [offer, time(r.syscall_ns), time(r.dev_queue_ns), time(r.xmit_ns), time(r.rx_ns), time(r.app_dequeue_ns), time(r.drop_ns)];
+        let points = [
+            offer,
+            time(r.syscall_ns),
+            time(r.dev_queue_ns),
+            time(r.xmit_ns),
+            time(r.rx_ns),
+            time(r.app_dequeue_ns),
+            time(r.drop_ns),
+        ];
         // A sender elsewhere has another clock.
         let points = if j.stages.total.is_none() && r.dev_queue_ns == 0 { &points[2..] } else { &points[..] };
         let seen = || points.iter().flatten().copied();
@@ -99,7 +109,10 @@ impl Format for Perfetto {
             Outcome::Dropped => format!("dropped: {}", self.reasons.reason(r.drop_reason)),
             Outcome::Unresolved => "unresolved".to_owned(),
         };
-        let args = format!("\"outcome\":\"{what}\",\"l2_bytes\":{},\"hops\":{},\"batch_pos\":{}", r.l2_bytes, r.hops, r.batch_pos);
+        let args = format!(
+            "\"outcome\":\"{what}\",\"l2_bytes\":{},\"hops\":{},\"batch_pos\":{}",
+            r.l2_bytes, r.hops, r.batch_pos
+        );
         let name = format!("{stream}:{seq}");
         self.slice(out, &id, r.run, &Slice { name: &name, from_ns, to_ns, args })?;
         // The components lie end to end, whatever the shaper's hops were.
@@ -115,7 +128,12 @@ impl Format for Perfetto {
                 continue;
             };
             let to_ns = at + i128::from(ns);
-            self.slice(out, &id, r.run, &Slice { name: component.name(), from_ns: at, to_ns, args: String::new() })?;
+            self.slice(
+                out,
+                &id,
+                r.run,
+                &Slice { name: component.name(), from_ns: at, to_ns, args: String::new() },
+            )?;
             at = to_ns;
         }
         Ok(())

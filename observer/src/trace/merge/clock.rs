@@ -42,7 +42,11 @@ impl Clock {
     /// The difference at B's time `t`, ns.
     pub fn offset_at(&self, t: u64) -> i64 {
         let since = i128::from(t) - i128::from(self.at_ns);
-        #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, reason = "a run in ns is below 2^53")]
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            reason = "a run in ns is below 2^53"
+        )]
         let grown = (since as f64 * self.drift).round() as i64;
         self.offset_ns.saturating_add(grown)
     }
@@ -114,7 +118,11 @@ impl Bounds {
         let offset_ns = origin.saturating_add(first.round() as i64);
         let drift = if length > 0.0 { (last - first) / length } else { 0.0 };
         let up = |ns: f64| {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and far below 2^64")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "not negative, and far below 2^64"
+            )]
             let ns = ns.max(0.0).ceil() as u64;
             // What rounding to whole ns may add.
             ns + 2

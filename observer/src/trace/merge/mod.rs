@@ -76,7 +76,8 @@ pub fn merge(
 ) -> Result<(Merged, Arc<Snapshot>), TraceError> {
     for trace in [tx, rx] {
         if trace.meta.detail != Detail::Full {
-            let why = format!("{} has no record of every datagram: halves cannot be joined", trace.dir().display());
+            let why =
+                format!("{} has no record of every datagram: halves cannot be joined", trace.dir().display());
             return Err(TraceError::Refused(why));
         }
     }

@@ -79,7 +79,12 @@ impl Halves {
     }
 
     /// Keeps a half; of too many, the oldest are given up.
-    fn keep(&mut self, half: JourneyRecord, out: &mut VecDeque<Found>, found: impl Fn(JourneyRecord) -> Found) {
+    fn keep(
+        &mut self,
+        half: JourneyRecord,
+        out: &mut VecDeque<Found>,
+        found: impl Fn(JourneyRecord) -> Found,
+    ) {
         // The same once more replaces itself.
         if self.by_key.insert(key(&half), half).is_none() {
             self.order.push_back(key(&half));
@@ -263,7 +268,9 @@ impl<'a> Pairs<'a> {
         let w = &mut self.waiting[direction];
         match w.sent.take(&received) {
             Some(sent) => self.ready.push_back(Found::Pair { sent, received, forth }),
-            None => w.received.keep(received, &mut self.ready, |received| Found::Received { received, forth }),
+            None => {
+                w.received.keep(received, &mut self.ready, |received| Found::Received { received, forth })
+            }
         }
     }
 

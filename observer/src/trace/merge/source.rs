@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use observer_ebpf::abi::{FlowRecord, FlowSlot, JourneyRecord, MAX_RUNS, RecordKind, RunSlot, WaitRecord, flag};
+use observer_ebpf::abi::{
+    FlowRecord, FlowSlot, JourneyRecord, MAX_RUNS, RecordKind, RunSlot, WaitRecord, flag,
+};
 
 use super::clock::Clock;
 use super::pairs::{Found, Pairs};
+use crate::component::Component;
 use crate::correlate::stages::stages;
 use crate::correlate::{WaitBook, stream};
-use crate::component::Component;
 use crate::source::{Batch, Progress, Source, SourceError, SourceMeta, Tables};
 use crate::trace::reader::Event;
 use crate::trace::{Trace, TraceError, answer};
@@ -197,7 +199,8 @@ impl<'a> Joined<'a> {
         let mut tables = Tables::empty(a.at_ns.max(self.clock.to_a(b.at_ns)));
         let mut flows: BTreeMap<u64, FlowSlot> = BTreeMap::new();
         for slot in a.flows.iter().chain(&b.flows).filter(|s| s.admitted != 0) {
-            let sum = flows.entry(slot.id).or_insert(FlowSlot { id: slot.id, admitted: 1, ..FlowSlot::default() });
+            let sum =
+                flows.entry(slot.id).or_insert(FlowSlot { id: slot.id, admitted: 1, ..FlowSlot::default() });
             sum.tx_socket |= slot.tx_socket;
             sum.rx_socket |= slot.rx_socket;
             sum.tx_tgid = sum.tx_tgid.max(slot.tx_tgid);
