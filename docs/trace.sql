@@ -64,7 +64,7 @@ FROM last WHERE f.admitted;
 -- name: drops
 -- Why were they dropped? The numbers are the recording kernel's; meta.json
 -- names them.
-SELECT coalesce(reasons[drop_reason::VARCHAR][1], 'REASON_' || drop_reason) AS reason, count(*) AS datagrams
+SELECT coalesce(map_extract(reasons, drop_reason::VARCHAR)[1], 'REASON_' || drop_reason) AS reason, count(*) AS datagrams
 FROM 't1/packets-*.parquet',
      (SELECT reasons FROM read_json('t1/meta.json', columns = {reasons: 'MAP(VARCHAR, VARCHAR)'})) meta
 WHERE outcome = 2 GROUP BY ALL ORDER BY ALL;

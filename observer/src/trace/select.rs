@@ -290,7 +290,7 @@ mod tests {
         assert!("cable > 1ms".parse::<Spent>().is_err());
         assert!("shaper 1ms".parse::<Spent>().is_err());
         let selection = Selection { flows: vec![flow], components: vec![spent], ..Selection::default() };
-        assert_eq!(selection.to_string(), "of flow 0x1f:3, with shaper >= 1ms");
+        assert_eq!(selection.to_string(), "of flow 0x1f:3, with shaper >= 1.00 ms");
         assert!(!selection.is_all() && !selection.is_time());
     }
 }

@@ -106,7 +106,20 @@ impl Bounds {
             .collect();
         let length = small(i128::from(end) - i128::from(start));
         let (first, last, within, bent) = match (above.is_empty(), below.is_empty()) {
-            (false, false) => both(&above, &below, length),
+            (false, false) => {
+                let (first, last, within, bent) = both(&above, &below, length);
+                // Where no line fits, what the line found misses is looked at
+                // piece by piece.
+                let line = |t: f64| first + if length > 0.0 { (last - first) / length * t } else { 0.0 };
+                let missed = if bent > 0.0 {
+                    let above = self.above.values().map(|p| relative(p, 1.0));
+                    let below = self.below.values().map(|p| relative(p, 1.0));
+                    missed(above, below, line, length)
+                } else {
+                    0.0
+                };
+                (first, last, within.map(|w| w.max(missed)), bent)
+            }
             (false, true) => one(&above, length),
             _ => {
                 let mirrored: Vec<Point> = below.iter().map(|p| Point { d: -p.d, ..*p }).collect();
@@ -199,6 +212,32 @@ fn both(above: &[Point], below: &[Point], length: f64) -> (f64, f64, Option<f64>
     ((first_low + first_high) / 2.0, (last_low + last_high) / 2.0, Some(within + slack), slack)
 }
 
+/// Pieces in which a bent clock is taken to be straight.
+const PIECES: usize = 64;
+
+/// The largest error that the bounds allow of `line`, piece by piece.
+fn missed(
+    above: impl Iterator<Item = Point>,
+    below: impl Iterator<Item = Point>,
+    line: impl Fn(f64) -> f64,
+    length: f64,
+) -> f64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 64")]
+    let piece = |t: f64| ((t / length.max(1.0) * 64.0) as usize).min(PIECES - 1);
+    let mut upper = [f64::INFINITY; PIECES];
+    let mut lower = [f64::NEG_INFINITY; PIECES];
+    for p in above {
+        let at = &mut upper[piece(p.t)];
+        *at = at.min(p.d - line(p.t));
+    }
+    for p in below {
+        let at = &mut lower[piece(p.t)];
+        *at = at.max(p.d - line(p.t));
+    }
+    let all = upper.into_iter().chain(lower).filter(|e| e.is_finite());
+    all.map(f64::abs).fold(0.0, f64::max)
+}
+
 /// Fastest drift that is thought possible: 1,000 ppm, twice what NTP corrects.
 const FASTEST: f64 = 1e-3;
 
@@ -286,7 +325,9 @@ mod tests {
             for i in 0..30_000_u64 {
                 let b = self.start + i * 2_000_000;
                 let wire = self.wire();
-                bounds.forth(self.to_a(b - wire.min(b - self.start)), b);
+                // Where A's clock was when it left: the drift in so short a
+                // time is below a nanosecond.
+                bounds.forth(self.to_a(b) - wire, b);
                 let wire = self.wire();
                 if back {
                     bounds.back(b, self.to_a(b + wire));
