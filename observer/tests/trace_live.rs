@@ -83,7 +83,8 @@ fn a_kill_loses_at_most_the_open_segment() {
     let mut opened = 0;
     for kill in 0..kills {
         let load = SendConfig {
-            schedule: Schedule::Constant { rate: 20_000.0 },
+            // Little, so that a debug build keeps up on a busy machine.
+            schedule: Schedule::Constant { rate: 4_000.0 },
             duration: Some(Duration::from_secs(120)),
             ..SendConfig::new(target())
         };
@@ -131,8 +132,8 @@ fn a_kill_loses_at_most_the_open_segment() {
             trace.numbers().len()
         );
         if let Some(open) = missing.open {
-            // Half a second at 20,000/s, and what a busy machine adds.
-            assert!(open.records < 100_000, "{open:?}");
+            // Half a second of it, and what a busy machine adds.
+            assert!(open.records < 20_000, "{open:?}");
             assert!(sentence.contains("datagrams"), "{sentence}");
         }
         opened += 1;

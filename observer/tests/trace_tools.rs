@@ -223,7 +223,9 @@ fn two_hosts_halves_join_on_one_clock() {
     assert_eq!((merged.unmatched_sent, merged.unmatched_received), (120, 0));
     assert!(merged.wire_is_relative && merged.within_ns.is_none());
     assert!((merged.drift_ppm - 50.0).abs() < 2.0, "{merged:?}");
-    assert_eq!(merged.negative_wire, 0);
+    // The earliest arrival of each 10 ms bounds the clocks; others within it
+    // may be earlier by as much as the clocks drift in that time.
+    assert!(merged.negative_wire < 60, "{merged:?}");
 
     let report = &snapshot.total;
     let single =
@@ -259,7 +261,7 @@ fn with_traffic_both_ways_every_wire_time_is_within_the_bound() {
     let plan = Plan { streams: 2, datagrams: 40_000, wire, drop_every: 0, ..plan(4) };
     let at = |name: &str| dir.path().join(name);
     record(&mut Synthetic::new(plan.clone()), &at("whole"));
-    let skew = (-5_000_000_000_000, -8e-5);
+    let skew = (5_000_000_000_000, -8e-5);
     record(&mut Half::new(plan.clone(), false, skew, 0), &at("tx"));
     record(&mut Half::new(plan, true, skew, 0), &at("rx"));
     let (tx, rx) = (Trace::open(&at("tx")).unwrap(), Trace::open(&at("rx")).unwrap());
