@@ -234,8 +234,13 @@ fn missed(
         let at = &mut lower[piece(p.t)];
         *at = at.max(p.d - line(p.t));
     }
-    let all = upper.into_iter().chain(lower).filter(|e| e.is_finite());
-    all.map(f64::abs).fold(0.0, f64::max)
+    // Within a piece the error moves about as much as from one to the next.
+    let known = |of: [f64; PIECES]| of.into_iter().filter(|e| e.is_finite()).collect::<Vec<f64>>();
+    let worst = |of: &[f64]| {
+        let step = of.windows(2).map(|w| (w[1] - w[0]).abs()).fold(0.0, f64::max);
+        of.iter().map(|e| e.abs()).fold(0.0, f64::max) + step
+    };
+    worst(&known(upper)).max(worst(&known(lower)))
 }
 
 /// Fastest drift that is thought possible: 1,000 ppm, twice what NTP corrects.
