@@ -32,4 +32,5 @@ pub mod source;
 pub mod surroundings;
 pub mod timeline;
 pub mod tui;
+pub mod trace;
 pub mod view;

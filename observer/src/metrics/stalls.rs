@@ -65,6 +65,18 @@ impl Stalls {
         Stalled { waited_ns: self.waited_ns[k], stolen_ns: self.stolen_ns[k] }
     }
 
+    /// What was laid down, for a trace: ns by level.
+    pub fn waited_ns(&self) -> &[u64] {
+        &self.waited_ns
+    }
+
+    /// Puts back what a trace has.
+    pub fn put_back(&mut self, waited_ns: &[u64]) {
+        for (mine, theirs) in self.waited_ns.iter_mut().zip(waited_ns) {
+            *mine = mine.saturating_add(*theirs);
+        }
+    }
+
     /// Adds a later interval.
     pub fn merge(&mut self, other: &Self) {
         let mine = self.waited_ns.iter_mut().chain(&mut self.stolen_ns);

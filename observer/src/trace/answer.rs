@@ -1,0 +1,238 @@
+//! A trace's report: from the recorded distributions where nothing is
+//! selected, else from the records, through the pipeline of the live
+//! observation.
+//!
+//! Both ways end in the same code and in the same figures, to the last digit.
+//! The first reads some thousand rows per segment, however many datagrams it
+//! had; the second reads each record.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use observer_ebpf::abi::FlowRecord;
+
+use super::reader::{Event, Trace};
+use super::segment::{Closed, Segment};
+use super::select::{Picker, Selection};
+use super::{TraceError, files, histograms};
+use crate::metrics::counts::RecordsSeen;
+use crate::pipeline::Pipeline;
+use crate::report::{Detail, Finding, Level, Report};
+use crate::snapshot::Snapshot;
+use crate::source::{Batch, Tables};
+
+/// Where an answer came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum From {
+    /// The recorded distributions.
+    Histograms,
+    /// Every record.
+    Records,
+}
+
+/// A report of a trace.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// As a live observation would have published it last.
+    pub snapshot: Arc<Snapshot>,
+    /// Where it came from.
+    pub from: From,
+    /// Datagrams in the segments read.
+    pub datagrams: u64,
+}
+
+/// Called with segments done and segments in all.
+pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
+
+/// The report of what is selected.
+///
+/// # Errors
+///
+/// [`TraceError::Refused`] if the trace has no records to select from, else
+/// what is wrong with it.
+pub fn report(trace: &Trace, selection: &Selection, progress: Progress<'_>) -> Result<Answer, TraceError> {
+    if selection.is_all() {
+        from_histograms(trace, progress)
+    } else {
+        from_records(trace, selection, progress, &mut |_| {})
+    }
+}
+
+/// The report from the recorded distributions alone.
+///
+/// # Errors
+///
+/// What is wrong with the trace.
+pub fn from_histograms(trace: &Trace, progress: Progress<'_>) -> Result<Answer, TraceError> {
+    let mut pipeline = Pipeline::new(trace.meta.source());
+    let mut datagrams = 0;
+    let mut last = None;
+    let numbers = trace.numbers();
+    for (done, number) in numbers.iter().enumerate() {
+        let segment = trace.segment(*number)?;
+        begin(&mut pipeline, &segment, last.is_none());
+        pipeline.batch(&flows_of(&segment, last.is_none()));
+        absorb(trace, &segment, &mut pipeline)?;
+        datagrams += segment.measured.delivered + segment.measured.dropped + segment.measured.unresolved;
+        last = Some(segment);
+        progress(done + 1, numbers.len());
+    }
+    finish(trace, pipeline, last, From::Histograms, datagrams, None)
+}
+
+/// The report from the records, with every interval's snapshot shown to
+/// `published` on the way.
+///
+/// # Errors
+///
+/// [`TraceError::Refused`] if there are no records, else what is wrong with
+/// the trace.
+pub fn from_records(
+    trace: &Trace,
+    selection: &Selection,
+    progress: Progress<'_>,
+    published: &mut dyn FnMut(Arc<Snapshot>),
+) -> Result<Answer, TraceError> {
+    if trace.meta.detail != Detail::Full {
+        let level = if trace.meta.detail == Detail::Tail { "tail" } else { "summary" };
+        return Err(TraceError::Refused(format!(
+            "this was recorded at detail {level}: there are complete distributions and no record of every \
+             datagram, so that nothing can be selected; record at full detail for that"
+        )));
+    }
+    let mut pipeline = Pipeline::new(trace.meta.source());
+    let start_ns = trace.meta.start_ns;
+    if !selection.is_all() {
+        let (from, _) = selection.bounds_ns(start_ns);
+        pipeline.pick(Picker::new(selection, start_ns), u64::try_from(from).unwrap_or(0).max(start_ns));
+    }
+    let mut replay = trace.replay();
+    let mut batch = Batch::default();
+    let (mut datagrams, mut done, mut last, mut begun) = (0, 0, None, false);
+    while let Some(event) = replay.next(&mut batch)? {
+        match event {
+            Event::Batch => {
+                if !begun {
+                    let first = trace.numbers().first().map(|n| trace.segment(*n)).transpose()?;
+                    if let Some(first) = first.filter(|_| selection.is_all()) {
+                        begin(&mut pipeline, &first, true);
+                    }
+                    begun = true;
+                }
+                datagrams += batch.journeys.len() as u64;
+                pipeline.measure_from(replay.measure_from_ns);
+                pipeline.batch(&batch);
+            }
+            Event::Close(segment) => {
+                done += 1;
+                progress(done, trace.numbers().len());
+                if let Closed::Interval(now_ns) = segment.closed {
+                    pipeline.tables(Tables::from(&segment.tables));
+                    published(pipeline.interval(now_ns));
+                }
+                last = Some(*segment);
+            }
+        }
+    }
+    let selected = (!selection.is_all()).then(|| selection.to_string());
+    finish(trace, pipeline, last, From::Records, datagrams, selected)
+}
+
+/// A trace that does not begin with its observation begins with these counts.
+fn begin(pipeline: &mut Pipeline, segment: &Segment, first: bool) {
+    if let Some(before) = segment.before.as_ref().filter(|_| first) {
+        pipeline.begin_at(&Tables::from(before));
+    }
+}
+
+/// The flows that a segment describes.
+pub fn flows_of(segment: &Segment, first: bool) -> Batch {
+    let mut batch = Batch::default();
+    if first {
+        batch.flows.extend(segment.known_flows.iter().map(FlowRecord::from));
+    }
+    for step in &segment.steps {
+        if let super::segment::Step::Batch { flows, .. } = step {
+            batch.flows.extend(flows.iter().map(FlowRecord::from));
+        }
+    }
+    batch
+}
+
+fn absorb(trace: &Trace, segment: &Segment, pipeline: &mut Pipeline) -> Result<(), TraceError> {
+    let path: PathBuf = files::of_segment(trace.dir(), "histograms", segment.number);
+    let seen = RecordsSeen {
+        delivered: segment.left_out.0,
+        dropped: segment.left_out.1,
+        malformed: segment.malformed,
+    };
+    let mut table = trace.table(segment, "histograms", |_| true)?;
+    pipeline.absorb(
+        |window, flows| histograms::put_back(table.as_mut(), &segment.measured, &path, window, Some(flows)),
+        &segment.measured.waited_ns,
+        &segment.waits,
+        seen,
+    )?;
+    if matches!(segment.closed, Closed::Interval(_)) {
+        pipeline.pass_interval(Tables::from(&segment.tables));
+    }
+    Ok(())
+}
+
+fn finish(
+    trace: &Trace,
+    mut pipeline: Pipeline,
+    last: Option<Segment>,
+    from: From,
+    datagrams: u64,
+    selected: Option<String>,
+) -> Result<Answer, TraceError> {
+    let Some(last) = last else {
+        let why = "it has no segment".to_owned();
+        return Err(TraceError::NoTrace { path: trace.dir().to_owned(), why });
+    };
+    let tables = trace.tables(&last)?;
+    let mut snapshot = if last.closed == Closed::Final {
+        pipeline.finish(tables)
+    } else {
+        pipeline.tables(tables);
+        pipeline.interval(last.to_ns)
+    };
+    let mut findings = Vec::new();
+    if let Some(missing) = trace.missing()?.sentence() {
+        findings.push(Finding {
+            check: "trace-complete".to_owned(),
+            level: Level::Warning,
+            observed: missing,
+            means: "the figures are those of what was recorded".to_owned(),
+            detail: String::new(),
+            advice: String::new(),
+            evidence: BTreeMap::new(),
+        });
+    }
+    if let Some(selected) = selected {
+        findings.push(Finding {
+            check: "selection".to_owned(),
+            level: Level::Passed,
+            observed: format!("{selected}; of {} recorded", crate::view::units::count(datagrams)),
+            means:
+                "counts are of the records selected; lost events and other datagrams are of the whole trace"
+                    .to_owned(),
+            detail: "what was sent and left no record is not in it".to_owned(),
+            advice: String::new(),
+            evidence: BTreeMap::new(),
+        });
+    }
+    if !findings.is_empty() {
+        let snapshot = Arc::make_mut(&mut snapshot);
+        add(Arc::make_mut(&mut snapshot.total), findings);
+    }
+    Ok(Answer { snapshot, from, datagrams })
+}
+
+fn add(report: &mut Report, findings: Vec<Finding>) {
+    report.findings.extend(findings);
+    report.findings.sort_by_key(|f| std::cmp::Reverse(f.level));
+    report.verdict = crate::diagnose::registry::verdict(&report.findings);
+}
