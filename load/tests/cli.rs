@@ -127,6 +127,22 @@ fn an_interrupted_suite_names_what_was_not_run_and_writes_its_report() {
 }
 
 #[test]
+fn a_suite_that_breaks_off_keeps_what_it_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, out) = (dir.path().join("suite.toml"), dir.path().join("out"));
+    let text = "[schedule]\nrate = \"1k/s\"\nduration = \"300ms\"\n[[workload]]\nname = \"a\"\n\
+                [[workload]]\nname = \"b\"\ntarget.address = \"nobody.invalid:9\"\n[[workload]]\nname = \"c\"\n";
+    std::fs::write(&file, text).unwrap();
+    let result =
+        command(&format!("run {} --json --report {}", file.display(), out.display())).output().unwrap();
+    assert_eq!(result.status.code(), Some(4));
+    let report: serde_json::Value = serde_json::from_slice(&result.stdout).unwrap();
+    assert_eq!(report["workloads"][0]["name"], "a");
+    assert_eq!(report["not_run"], serde_json::json!(["b", "c"]));
+    assert!(out.join("report.md").exists() && out.join("report.json").exists());
+}
+
+#[test]
 fn a_ramp_without_a_limit_ends_at_its_highest_rate_and_repeats_it() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("ramp.toml");

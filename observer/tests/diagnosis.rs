@@ -35,7 +35,7 @@ fn set_up(name: &str, seed: u64) -> Chain {
             Chain { drain_per_s: between(80e3, 250e3), ..quiet(bursts(10, size, 0.2)) }
         }
         "sleeping Sender" => {
-            Chain { sleep_s: between(4e-3, 25e-3), ..quiet(even(12_000, between(2e3, 12e3))) }
+            Chain { sleep_s: between(4e-3, 25e-3), ..quiet(even(8_000, between(2e3, 12e3))) }
         }
         "small tbf burst" => {
             let rate_byte_s = between(8e6, 20e6);
@@ -46,7 +46,7 @@ fn set_up(name: &str, seed: u64) -> Chain {
             let rate_byte_s = between(1e6, 15e6);
             let bucket = TokenBucket { rate_byte_s, burst_bytes: between(20.0, 200.0) * 1_242.0 };
             let offered = between(1.1, 1.8) * rate_byte_s / 1_242.0;
-            Chain { bucket: Some((bucket, 80e-6)), l2_bytes: 1_242, ..quiet(even(12_000, offered)) }
+            Chain { bucket: Some((bucket, 80e-6)), l2_bytes: 1_242, ..quiet(even(8_000, offered)) }
         }
         "small receive buffer" => {
             let rcvbuf = 60 + 20 * usize::try_from(seed % 5).unwrap();
@@ -55,22 +55,22 @@ fn set_up(name: &str, seed: u64) -> Chain {
         "slow reader" => {
             let reader_per_s = between(2e3, 20e3);
             let rcvbuf = if seed.is_multiple_of(2) { 300 } else { usize::MAX };
-            Chain { rcvbuf, reader_per_s, ..quiet(even(12_000, between(1.1, 2.0) * reader_per_s)) }
+            Chain { rcvbuf, reader_per_s, ..quiet(even(8_000, between(1.1, 2.0) * reader_per_s)) }
         }
         "sleeping reader" => {
             let rcvbuf = if seed.is_multiple_of(2) { 150 } else { usize::MAX };
             let pauses = Some((between(0.2, 0.5), between(0.02, 0.1)));
-            Chain { rcvbuf, pauses, ..quiet(even(12_000, between(2e3, 8e3))) }
+            Chain { rcvbuf, pauses, ..quiet(even(8_000, between(2e3, 8e3))) }
         }
         "descheduled sender" => {
             let stalls = Some((between(0.06, 0.2), between(0.012, 0.04)));
-            Chain { stalls, ..quiet(even(12_000, between(2e3, 10e3))) }
+            Chain { stalls, ..quiet(even(8_000, between(2e3, 10e3))) }
         }
         "generator overload" => {
-            let asked = between(20e3, 150e3);
-            Chain { generator_per_s: asked * between(0.4, 0.9), ..quiet(even(40_000, asked)) }
+            let asked = between(20e3, 100e3);
+            Chain { generator_per_s: asked * between(0.4, 0.9), ..quiet(even(25_000, asked)) }
         }
-        "clean" => quiet(even(31_000, between(500.0, 1_000.0))),
+        "clean" => quiet(even(16_000, between(400.0, 520.0))),
         other => panic!("no set-up {other:?}"),
     }
 }

@@ -188,6 +188,20 @@ fn spoiled(report: &Report) -> bool {
             .any(|f| f.check == "host-was-quiet" && f.level > observer::report::Level::Passed)
 }
 
+/// Plays a set-up until its load was offered, three times at most: one whose
+/// generator fell behind by itself (a pause of the machine) is another set-up.
+fn established(name: &str, causes: &[&str]) -> Observed {
+    const BEHIND: &str = "generator-kept-up";
+    let mut played = play(&set_up(name));
+    for _ in 1..3 {
+        if top(&played.snapshot.total) != BEHIND || causes.contains(&BEHIND) {
+            break;
+        }
+        played = play(&set_up(name));
+    }
+    played
+}
+
 #[test]
 fn each_cause_is_named_on_real_packets() {
     needs_root!();
@@ -197,7 +211,7 @@ fn each_cause_is_named_on_real_packets() {
         if only.as_ref().is_some_and(|o| o != name) {
             continue;
         }
-        let played = play(&set_up(name));
+        let played = established(name, causes);
         let report = &played.snapshot.total;
         // On a machine whose CPUs are taken away the cause must still be told,
         // though something else may come first.

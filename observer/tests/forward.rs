@@ -8,7 +8,6 @@ use std::{
     env,
     net::UdpSocket,
     process::{Command, Stdio},
-    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -24,10 +23,9 @@ use observer::{
         scenario::{Scenario, Stage, target},
     },
     report::Report,
-    session::Session,
 };
 use observer_ebpf::abi::JourneyRecord;
-use support::observed::as_observer;
+use support::observed::recorded;
 
 mod support;
 
@@ -44,17 +42,11 @@ fn play(bit_per_s: u64, count: u64, named: bool) -> (Report, Vec<JourneyRecord>,
     let pairs = Pairs::new(stage.lab().pair().unwrap().into_iter().filter(|_| named).collect());
     let runs = vec![NamedRun::ours(scenario.load.run)];
     let options = AttachOptions { runs, pairs, ..AttachOptions::default() };
-    let records = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&records);
-    let session = as_observer(|| {
-        let tap =
-            move |batch: &observer::source::Batch| kept.lock().unwrap().extend_from_slice(&batch.journeys);
-        Session::start_tapped(&options, Duration::from_millis(500), Box::new(tap)).unwrap()
-    });
+    let (session, records) = recorded(&options);
     let (outcome, lab) = stage.run(&Stop::new(), &Progress::new()).unwrap();
     let snapshot = session.finish().unwrap();
     assert_eq!(outcome.received.total.unique, count, "{:?}", lab.forwarder().unwrap().account());
-    let records = std::mem::take(&mut *records.lock().unwrap());
+    let records = records.take();
     ((*snapshot.total).clone(), records, credit.quantum_bytes)
 }
 
@@ -125,13 +117,7 @@ fn a_descheduled_sender_leaves_the_same_gaps_at_entry_and_exit() {
     });
     let run = load::new_run();
     let options = AttachOptions { runs: vec![NamedRun { id: run, owner: None }], ..AttachOptions::default() };
-    let records = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&records);
-    let session = as_observer(|| {
-        let tap =
-            move |batch: &observer::source::Batch| kept.lock().unwrap().extend_from_slice(&batch.journeys);
-        Session::start_tapped(&options, Duration::from_millis(500), Box::new(tap)).unwrap()
-    });
+    let (session, records) = recorded(&options);
     // A process started by a thread inside is inside as well.
     let start = || {
         Command::new(env::current_exe().unwrap())
@@ -149,7 +135,7 @@ fn a_descheduled_sender_leaves_the_same_gaps_at_entry_and_exit() {
     assert!(sender.wait().unwrap().success());
     session.finish().unwrap();
 
-    let mut records = std::mem::take(&mut *records.lock().unwrap());
+    let mut records = records.take();
     records.sort_by_key(|r| r.stream_seq);
     // Gaps of 40 ms and more between neighbours, at the way out and at the way in.
     let gaps: Vec<(u64, u64)> = records

@@ -23,7 +23,7 @@ use observer::{
     session::Session,
 };
 use observer_ebpf::stamp::Stamp;
-use support::observed::as_observer;
+use support::observed::{as_observer, recorded};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -46,17 +46,8 @@ fn the_read_is_seen_when_the_receivers_own_clock_says() {
     let lab = Lab::build(&LabConfig::default()).unwrap();
     let reads = Arc::new(Mutex::new(HashMap::new()));
     let noted = Arc::clone(&reads);
-    let records = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&records);
     let options = AttachOptions { runs: vec![NamedRun::ours(load.run)], ..AttachOptions::default() };
-    let session = as_observer(|| {
-        Session::start_tapped(
-            &options,
-            Duration::from_secs(1),
-            Box::new(move |batch| kept.lock().unwrap().extend_from_slice(&batch.journeys)),
-        )
-        .unwrap()
-    });
+    let (session, records) = recorded(&options);
     let finished = Stop::new();
     let stop_reading = finished.clone();
     let config = RecvConfig { call: load::ReadCall::Recvfrom, ..RecvConfig::new(scenario::target()) };
@@ -83,8 +74,7 @@ fn the_read_is_seen_when_the_receivers_own_clock_says() {
 
     let reads = reads.lock().unwrap();
     let mut late: Vec<i64> = records
-        .lock()
-        .unwrap()
+        .take()
         .iter()
         .filter_map(|r| Some(reads.get(&r.stream_seq)? - r.app_dequeue_ns.cast_signed()))
         .collect();

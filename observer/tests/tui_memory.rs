@@ -80,7 +80,11 @@ fn an_hour_of_snapshots_leaves_memory_as_it_was_after_a_quarter() {
         let mut snapshot = (*last).clone();
         snapshot.number = second;
         Arc::make_mut(&mut snapshot.total).to_ns = to_ns;
-        timeline.push(Arc::new(Moment { number: second, to_ns, ..(**last.timeline.last().unwrap()).clone() }));
+        timeline.push(Arc::new(Moment {
+            number: second,
+            to_ns,
+            ..(**last.timeline.last().unwrap()).clone()
+        }));
         snapshot.timeline = timeline.list();
         state.update(Update::from(Arc::new(snapshot)));
         if second % REAL == 0 {

@@ -6,7 +6,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
@@ -35,12 +35,8 @@ pub(crate) fn run(args: &[OsString]) -> Result<ExitCode> {
         apt::ensure(apt::NETWORK)?;
     }
     let root = workspace::root();
-    run::succeed(
-        Command::new(workspace::cargo())
-            .args(["build", "--release", "--locked", "--package", "observer", "--bin", "observer"])
-            .current_dir(&root),
-    )?;
-    let observer = workspace::target_dir(&root).join("release/observer");
+    let programs = run::release(&root, &["observer"])?;
+    let observer = programs.join("observer");
     let mut command = if as_we_are {
         run::outside_cargo(&observer)
     } else {

@@ -27,13 +27,9 @@ pub(crate) fn run() -> Result<ExitCode> {
     }
     apt::ensure(apt::NETWORK)?;
     let root = workspace::root();
+    let programs = run::release(&root, &["observer"])?;
     run::succeed(
-        Command::new(workspace::cargo())
-            .args(["build", "--release", "--locked", "--package", "observer", "--bin", "observer"])
-            .current_dir(&root),
-    )?;
-    run::succeed(
-        Command::new(workspace::target_dir(&root).join("release/observer"))
+        Command::new(programs.join("observer"))
             .args(["demo", "--scenario", "receiver", "--seconds", SECONDS, "--svg"])
             .arg(root.join(PICTURE)),
     )?;

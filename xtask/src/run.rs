@@ -7,6 +7,8 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use crate::workspace;
+
 /// Variables that cargo and rustup set for the programs they run, or that
 /// change what a build produces. A child that brings its own toolchain must
 /// inherit none of them.
@@ -68,6 +70,20 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
         bail!("`{}` failed ({status})", shown(command));
     }
     Ok(())
+}
+
+/// Builds the programs of `packages` with optimization; the directory they are
+/// in.
+///
+/// # Errors
+///
+/// If the build fails.
+pub(crate) fn release(root: &Path, packages: &[&str]) -> Result<PathBuf> {
+    let packages = packages.iter().flat_map(|package| ["--package", package]);
+    let mut build = Command::new(workspace::cargo());
+    build.args(["build", "--release", "--locked", "--bins"]).args(packages).current_dir(root);
+    succeed(&mut build)?;
+    Ok(workspace::target_dir(root).join("release"))
 }
 
 /// Standard output of a command that succeeds; its standard error is

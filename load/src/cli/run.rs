@@ -4,26 +4,20 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use load::report::{self, Format, Report};
-use load::workload::{self, run::RunError};
-use load::{Progress, Stop, Verdict};
-
-use super::{Failure, print, print_json};
 use load::display::Display;
+use load::report::ReportOptions;
+use load::workload::suite::{self, Played};
+use load::workload::{self, run::RunError};
+use load::{Stop, Verdict};
+
+use super::{Failure, print};
 
 #[derive(Debug, Args)]
 pub(crate) struct RunArgs {
-    /// Workload file (TOML).
+    /// Workload file (TOML)
     file: PathBuf,
-    /// Print the report as one line of JSON.
-    #[arg(long)]
-    json: bool,
-    /// Write report files into this directory.
-    #[arg(long, value_name = "DIR")]
-    report: Option<PathBuf>,
-    /// Which report files to write.
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "md,json", requires = "report")]
-    format: Vec<Format>,
+    #[command(flatten)]
+    report: ReportOptions,
 }
 
 impl From<RunError> for Failure {
@@ -33,31 +27,22 @@ impl From<RunError> for Failure {
 }
 
 /// Runs every workload of the file, writes the reports and gives the worst
-/// verdict. A stop ends the running workload; the report is still written.
+/// verdict. A stop ends the running workload, and one that cannot be run ends
+/// the suite; the report of what was run is still written.
 pub(crate) fn run(args: &RunArgs, stop: &Stop) -> Result<Verdict, Failure> {
     let workloads = workload::read(&args.file).map_err(|e| Failure::Usage(e.to_string()))?;
-    let mut outcomes = Vec::with_capacity(workloads.len());
-    let mut rest = workloads.iter();
-    while !stop.is_set()
-        && let Some(w) = rest.next()
-    {
-        if workloads.len() > 1 || w.ramp.is_some() {
+    let many = workloads.len() > 1 || workloads.iter().any(|w| w.ramp.is_some());
+    let played = suite::play(&workloads, None, stop, |w, progress| {
+        if many {
             let _ = writeln!(std::io::stderr(), "running {} ...", w.name);
         }
-        let progress = Progress::new();
-        let display = Display::start(&progress);
-        let outcome = workload::run::run(w, stop, &progress)?;
-        drop(display);
-        outcomes.push(outcome);
+        Display::start(progress)
+    });
+    if played.is_worth_reporting() {
+        let unprintable = |e| Failure::System(format!("cannot write the report: {e}"));
+        print(&args.report.printed(&played.report).map_err(unprintable)?)?;
+        args.report.write(&played.report).map_err(|e| Failure::System(e.to_string()))?;
     }
-    let report = Report::new(outcomes, rest.map(|w| w.name.clone()).collect());
-    if args.json {
-        print_json(&report)?;
-    } else {
-        print(&report::text(&report))?;
-    }
-    if let Some(dir) = &args.report {
-        report::write(&report, dir, &args.format).map_err(|e| Failure::System(e.to_string()))?;
-    }
-    Ok(report.verdict)
+    let Played { report, failure } = played;
+    failure.map_or(Ok(report.verdict), |e| Err(e.into()))
 }

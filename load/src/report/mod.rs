@@ -5,6 +5,9 @@ mod components;
 mod hlog;
 mod html;
 mod markdown;
+mod options;
+
+pub use options::ReportOptions;
 
 use std::path::{Path, PathBuf};
 

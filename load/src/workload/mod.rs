@@ -24,11 +24,13 @@
 //! anything in it is unknown, lacks its unit or contradicts the rest: a typo
 //! must not become a default.
 
+mod arrivals;
 pub mod expect;
 mod file;
 mod parse;
 pub mod ramp;
 pub mod run;
+pub mod suite;
 mod value;
 
 use std::net::SocketAddr;

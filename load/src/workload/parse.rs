@@ -3,12 +3,13 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
+use super::arrivals;
 use super::expect::{Expectation, Metric};
 use super::value::{
     Refusal, V, buffer, count, cpus, duration, per_second, positive_duration, rate, refuse, string, uint, yes,
@@ -476,8 +477,11 @@ impl RawSchedule {
     }
 
     fn replay(&self) -> Result<Vec<u64>, Refusal> {
-        const FORM: &str = "write replay = [\"0\", \"1ms\", \"1500us\"]: offsets from the start, ascending";
+        const FORM: &str = "write replay = [\"0\", \"1ms\", \"1500us\"]: offsets from the start, ascending; or the name of a file with them";
         let Some(v) = &self.replay else { return Ok(Vec::new()) };
+        if let Value::String(file) = v.get_ref() {
+            return arrivals::read(Path::new(file)).or_else(|why| refuse(v.span(), why));
+        }
         let Value::Array(list) = v.get_ref() else {
             return refuse(v.span(), format!("replay is not a list; {FORM}"));
         };

@@ -115,25 +115,18 @@ fn own_report<S: serde::Serializer>(watched: &Option<Watched>, s: S) -> Result<S
     watched.as_ref().map(|w| &w.report).serialize(s)
 }
 
-/// Runs one workload.
+/// Runs one workload, every run of it (a ramp has many) watched by `watch`.
 ///
 /// # Errors
-/// [`RunError`] if it could not be run; how it went is in the outcome.
-pub fn run(w: &Workload, stop: &Stop, progress: &Progress) -> Result<Outcome, RunError> {
-    Runner { watch: None, stop, progress }.run(w)
-}
-
-/// As [`run`], with every run of it (a ramp has many) watched by `watch`.
-///
-/// # Errors
-/// As [`run`], and [`RunError::Watch`] if the watcher cannot watch.
-pub fn run_watched(
+/// [`RunError`] if it could not be run, or the watcher cannot watch; how it
+/// went is in the outcome.
+pub fn run<'a>(
     w: &Workload,
-    watch: &mut dyn Watch,
-    stop: &Stop,
-    progress: &Progress,
+    watch: Option<&'a mut (dyn Watch + 'a)>,
+    stop: &'a Stop,
+    progress: &'a Progress,
 ) -> Result<Outcome, RunError> {
-    Runner { watch: Some(watch), stop, progress }.run(w)
+    Runner { watch, stop, progress }.run(w)
 }
 
 /// The steal and the counts of one run.

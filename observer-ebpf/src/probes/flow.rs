@@ -22,7 +22,7 @@ use super::{
     atomic,
     count::count,
     kernel::{self, Object},
-    maps::{CANDIDATE, FLOWS, RUNS},
+    maps::{CANDIDATE, FLOWS, REMOTE_OPEN, RUNS},
     packet::Headers,
     ring,
     settings::constant,
@@ -423,7 +423,7 @@ pub(super) fn of_remote(stamp: &Stamp) -> Option<(*mut FlowSlot, u32)> {
         }
         return Some((flow, index));
     }
-    if !comes_again(flow_id(stamp.run, stamp.stream())) || stamp.seq() > MAX_SKIP {
+    if !remote_open() || !comes_again(flow_id(stamp.run, stamp.stream())) || stamp.seq() > MAX_SKIP {
         return None;
     }
     insert(stamp.run, stamp.stream(), run_index)
@@ -435,6 +435,7 @@ pub(super) fn of_remote(stamp: &Stamp) -> Option<(*mut FlowSlot, u32)> {
 pub(super) fn consider_remote(stamp: &Stamp, sock: Object, now: u64) {
     let (_, tgid) = thread::current();
     if constant!(SETTINGS.only_named_runs) != 0
+        || !remote_open()
         || find_run(stamp.run).is_some()
         || !receiver_matches(sock, tgid)
         || !comes_again(u64::from(stamp.run))
@@ -442,6 +443,15 @@ pub(super) fn consider_remote(stamp: &Stamp, sock: Object, now: u64) {
         return;
     }
     admit_run(stamp.run, run_origin::RECEIVED, 0, now);
+}
+
+/// Whether a stream may be followed because it arrives. Not at first: of a run
+/// that goes on while the programs are attached, arrivals are seen before the
+/// sender on this host is, which must not pass for one on another.
+#[inline(always)]
+fn remote_open() -> bool {
+    // SAFETY: the element of a one-entry array, written by userspace once.
+    REMOTE_OPEN.get_ptr_mut(0).is_some_and(|open| unsafe { *open != 0 })
 }
 
 /// Whether `id` is what was asked about the last time, too. A race between

@@ -30,6 +30,9 @@ pub(super) static RUNS: Array<RunSlot> = Array::with_max_entries(MAX_RUNS as u32
 /// The run last seen arriving that is not followed: admitted if it repeats.
 #[map]
 pub(super) static CANDIDATE: Array<u64> = Array::with_max_entries(1, 0);
+/// 1 once streams that are only seen arriving may be followed.
+#[map]
+pub(super) static REMOTE_OPEN: Array<u64> = Array::with_max_entries(1, 0);
 /// What threads are doing, by thread id.
 #[map]
 pub(super) static THREADS: Array<ThreadSlot> = Array::with_max_entries(THREAD_SLOTS, 0);

@@ -10,8 +10,8 @@ use clap::Args;
 use load::{
     Stop,
     display::Display,
-    report::{self, Format, Report},
-    workload::{self, run::RunError},
+    report::{self, Report, ReportOptions},
+    workload::{self, run::RunError, suite},
 };
 use observer::{
     kernel::attach::AttachOptions,
@@ -30,15 +30,8 @@ pub(crate) struct RunArgs {
     /// Workload file (TOML), as for `load run`; objectives on components
     /// (shaper_p99 = "< 5ms") are judged too
     file: PathBuf,
-    /// Print the report as one line of JSON
-    #[arg(long)]
-    json: bool,
-    /// Write report files into this directory
-    #[arg(long, value_name = "DIR")]
-    report: Option<PathBuf>,
-    /// Which report files to write
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "md,json", requires = "report")]
-    format: Vec<Format>,
+    #[command(flatten)]
+    report: ReportOptions,
 }
 
 /// What ends a run without a verdict.
@@ -90,17 +83,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunFailure> {
     let stop = stop_on_signals().map_err(RunFailure::Signal)?;
     let mut live = Live::new(AttachOptions::default(), exit::of_error);
     let many = workloads.len() > 1 || workloads.iter().any(|w| w.ramp.is_some());
-    let played = run::play(&workloads, &mut live, &stop, |w, progress| {
+    let played = suite::play(&workloads, Some(&mut live), &stop, |w, progress| {
         if many && io::stderr().is_terminal() {
             eprintln!("running {} ...", w.name);
         }
         Display::start(progress)
     });
-    if played.failure.is_none() || !played.report.workloads.is_empty() {
-        print(args, &played.report)?;
-        if let Some(dir) = &args.report {
-            report::write(&played.report, dir, &args.format)?;
-        }
+    if played.is_worth_reporting() {
+        print(&args.report, &played.report)?;
+        args.report.write(&played.report)?;
     }
     match played.failure {
         Some(e) => Err(e.into()),
@@ -108,12 +99,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunFailure> {
     }
 }
 
-fn print(args: &RunArgs, report: &Report) -> Result<(), RunFailure> {
-    let text = if args.json {
-        serde_json::to_string(report).map_err(|e| RunFailure::Output(e.into()))? + "\n"
-    } else {
-        report::text(report)
-    };
+fn print(options: &ReportOptions, report: &Report) -> Result<(), RunFailure> {
+    let text = options.printed(report).map_err(|e| RunFailure::Output(e.into()))?;
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e) if e.kind() != io::ErrorKind::BrokenPipe => Err(RunFailure::Output(e)),

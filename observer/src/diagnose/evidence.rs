@@ -130,7 +130,7 @@ impl Sample {
 }
 
 /// The journeys kept.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Evidence {
     first: Vec<Sample>,
     latest: VecDeque<Sample>,
@@ -138,6 +138,15 @@ pub struct Evidence {
     forgotten: u64,
     /// Others came before the first.
     joined_late: bool,
+}
+
+impl Default for Evidence {
+    /// With room for all it will ever keep, so that the reader of the rings
+    /// never stops to move it; pages are touched as they fill.
+    fn default() -> Self {
+        let (first, latest) = (Vec::with_capacity(FIRST), VecDeque::with_capacity(LATEST));
+        Self { first, latest, forgotten: 0, joined_late: false }
+    }
 }
 
 /// Samples in the order in which they ended, none missing between them.

@@ -13,6 +13,7 @@ use super::evidence::{End, Sample, Stretch};
 use crate::correlate::FlowBook;
 use crate::model::level_shift::Shift;
 use crate::model::one_sided::{self, OneSided};
+use crate::model::question::time;
 use crate::model::stats::Interval;
 use crate::model::two_sided::{self, Estimate, Kind, Passage, THROTTLED_NS, TokensLost};
 use crate::model::{level_shift, seconds};
@@ -21,6 +22,8 @@ use crate::view::units::{bit_rate, bytes};
 /// Offered from this share of the rate on, the rate is the limit and not the
 /// bucket.
 const SUSTAINED: f64 = 0.95;
+/// Share of the throughput lost to late timers that is worth saying.
+const LOST: f64 = 0.01;
 /// Bins in which a long fall of the rate is looked for.
 const LONG_BINS: usize = 400;
 
@@ -122,6 +125,21 @@ impl Limiter {
         self.offered_bit_s.zip(self.rate_bit_s).is_some_and(|(o, r)| o > SUSTAINED * r)
     }
 
+    /// Whether more than 1 % of the throughput was lost behind late timers.
+    pub fn loses_tokens(&self) -> bool {
+        self.tokens_lost.is_some_and(|t| t.lost_share > LOST || self.rate_bit_s.is_none())
+    }
+
+    /// Whether it is for that alone that datagrams wait: what is offered would
+    /// pass at the rate, and does not at what is left of it.
+    pub fn is_losing(&self) -> bool {
+        let Some(lost) = self.tokens_lost.filter(|_| self.loses_tokens()) else { return false };
+        match (self.rate_bit_s, self.offered_bit_s) {
+            (Some(rate), Some(offered)) => offered <= rate && offered > SUSTAINED * lost.throughput_bit_s,
+            _ => true,
+        }
+    }
+
     /// `tbf 99.98 Mbit/s, bucket 32.1 kB`
     pub fn figures(&self) -> String {
         let rate = self.rate_bit_s.map(bit_rate);
@@ -137,7 +155,7 @@ impl Limiter {
             (Kind::Credit, Some(rate)) => format!(
                 "{rate}: {} every {}",
                 self.quantum_bytes.map_or_else(|| "—".to_owned(), bytes),
-                self.period_s.map_or_else(|| "—".to_owned(), crate::model::question::time)
+                self.period_s.map_or_else(|| "—".to_owned(), time)
             ),
             _ => self.kind.name().to_owned(),
         }
@@ -464,25 +482,28 @@ fn advised(l: Limiter) -> Limiter {
     Limiter { advice, ..l }
 }
 
+/// What to do about tokens lost; empty where none were.
+pub fn against_lost_tokens(l: &Limiter) -> String {
+    let Some(lost) = &l.tokens_lost else { return String::new() };
+    let configured = l.configured.as_ref().and_then(|c| c.rate_bit_s).map(|r| r as f64);
+    let rate = configured.or(l.rate_bit_s);
+    let enough = rate.map(|r| 2.0 * r / 8.0 * lost.longest_gap_s);
+    format!(
+        "timers were up to {} late and the bucket lasts {}: tokens were lost, {} came through{}; {}",
+        time(lost.longest_gap_s),
+        time(lost.bucket_s),
+        bit_rate(lost.throughput_bit_s),
+        rate.map_or_else(String::new, |r| format!(" of {}", bit_rate(r))),
+        enough.map_or_else(
+            || "enlarge the bucket".to_owned(),
+            |b| format!("a bucket of {} rides that out", bytes(b))
+        )
+    )
+}
+
 fn advise(l: &Limiter) -> String {
-    match (l.kind, &l.tokens_lost) {
-        (Kind::Tbf, Some(lost)) if lost.lost_share > 0.01 || l.rate_bit_s.is_none() => {
-            let configured = l.configured.as_ref().and_then(|c| c.rate_bit_s).map(|r| r as f64);
-            let rate = configured.or(l.rate_bit_s);
-            let enough = rate.map(|r| 2.0 * r / 8.0 * lost.longest_gap_s);
-            format!(
-                "timers were up to {} late and the bucket lasts {}: tokens were lost, {} came through{}; \
-                 {}",
-                crate::model::question::time(lost.longest_gap_s),
-                crate::model::question::time(lost.bucket_s),
-                bit_rate(lost.throughput_bit_s),
-                rate.map_or_else(String::new, |r| format!(" of {}", bit_rate(r))),
-                enough.map_or_else(
-                    || "enlarge the bucket".to_owned(),
-                    |b| format!("a bucket of {} rides that out", bytes(b))
-                )
-            )
-        }
+    match (l.kind, l.is_losing()) {
+        (Kind::Tbf, true) => against_lost_tokens(l),
         (Kind::Tbf | Kind::Credit, _) if l.is_sustained() => format!(
             "{} are offered against {}: no bucket helps; raise the rate or send less",
             l.offered_bit_s.map_or_else(|| "—".to_owned(), bit_rate),

@@ -76,8 +76,9 @@ pub struct Buffer {
     pub rmem_max_bytes: Option<u64>,
 }
 
-/// The queue of one socket. Times in seconds, rates per second, shares of the
-/// waiting in busy periods with a wait worth naming.
+/// The queue of one socket. Times in seconds, rates per second, shares of what
+/// was dropped, or where nothing was, of the waiting: that in busy periods with
+/// a wait worth naming.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReceiverQueue {
     /// The reading thread.
@@ -118,6 +119,15 @@ struct Socket<'a> {
     read: Vec<&'a Sample>,
     dropped: Vec<u64>,
     periods: Vec<Busy>,
+}
+
+impl Socket<'_> {
+    /// What was dropped at it during a busy period.
+    fn lost(&self, b: &Busy) -> u64 {
+        let from = self.dropped.partition_point(|at| *at < b.start_ns);
+        let to = self.dropped.partition_point(|at| *at <= b.end_ns);
+        to.saturating_sub(from) as u64
+    }
 }
 
 /// When it was there to be read.
@@ -241,27 +251,37 @@ struct Shares {
 }
 
 impl Shares {
+    /// A period counts by what was dropped in it, or where nothing was, by what
+    /// it waited: a long wait that cost nothing does not explain the drops of
+    /// other periods.
     fn of(sockets: &[Socket<'_>]) -> Self {
-        let (mut all, mut softirq, mut late, mut starved) = (0.0, 0.0, 0.0, 0.0);
+        let dropped: usize = sockets.iter().map(|s| s.dropped.len()).sum();
+        let (mut all, mut sum) = (0.0, Self::default());
         for socket in sockets {
             // What was dropped elsewhere, or before the socket, is in no period.
             for b in &socket.periods {
-                let mut waited = 0.0;
                 let samples = socket.read.get(b.range()).unwrap_or_default();
-                let worth = samples.iter().any(|s| s.app_dequeue_ns - s.rx_ns >= FLOOR_NS);
-                for s in samples.iter().filter(|_| worth) {
+                if samples.iter().all(|s| s.app_dequeue_ns - s.rx_ns < FLOOR_NS) {
+                    continue;
+                }
+                let (mut waited, mut softirq, mut starved) = (0.0, 0.0, 0.0);
+                for s in samples {
                     waited += (s.app_dequeue_ns - s.rx_ns) as f64;
                     softirq += arrival(s).saturating_sub(s.rx_ns) as f64;
                     starved += s.reader_starved_ns as f64;
                 }
-                all += waited;
-                late += if b.is_late_start() && b.first_wait_ns >= FLOOR_NS { waited } else { 0.0 };
+                let weight = if dropped > 0 { socket.lost(b) as f64 } else { waited };
+                all += weight;
+                sum.softirq += weight * softirq / waited;
+                sum.starved += weight * starved / waited;
+                sum.late += if b.is_late_start() && b.first_wait_ns >= FLOOR_NS { weight } else { 0.0 };
             }
         }
+        let all = if dropped > 0 { dropped as f64 } else { all };
         if all == 0.0 {
             return Self::default();
         }
-        Self { softirq: softirq / all, late: late / all, starved: starved / all }
+        Self { softirq: sum.softirq / all, late: sum.late / all, starved: sum.starved / all }
     }
 }
 
@@ -303,9 +323,7 @@ fn buffer(sockets: &[Socket<'_>], granted: Option<u64>, rmem_max: Option<u64>) -
     let (mut needed, mut held, mut dropped) = (0_u64, 0_u64, 0_u64);
     for s in sockets {
         for b in &s.periods {
-            let from = s.dropped.partition_point(|at| *at < b.start_ns);
-            let to = s.dropped.partition_point(|at| *at <= b.end_ns);
-            let lost = to.saturating_sub(from) as u64;
+            let lost = s.lost(b);
             needed = needed.max(b.peak as u64 + lost);
             held = held.max(if lost > 0 { b.peak as u64 } else { 0 });
             dropped += lost;
@@ -339,11 +357,11 @@ fn truesize(l2: f64) -> u64 {
 fn cause(q: &ReceiverQueue, waits: bool) -> ReceiverCause {
     if !waits && q.dropped == 0 {
         ReceiverCause::None
-    } else if waits && q.run_queue_share > CAUSE {
+    } else if q.run_queue_share > CAUSE {
         ReceiverCause::Host
-    } else if waits && q.softirq_share > CAUSE {
+    } else if q.softirq_share > CAUSE {
         ReceiverCause::Softirq
-    } else if waits && q.late_share > CAUSE {
+    } else if q.late_share > CAUSE {
         ReceiverCause::ReaderLate
     } else if q.busy_share > SATURATED {
         ReceiverCause::ReaderSlow
@@ -379,8 +397,9 @@ fn advise(q: &ReceiverQueue) -> String {
         ),
         ReceiverCause::Host => {
             format!(
-                "{} of the waiting the reader had no CPU: give it one of its own",
-                percent(q.run_queue_share)
+                "{} of {} the reader had no CPU: give it one of its own",
+                percent(q.run_queue_share),
+                if q.dropped > 0 { "the time around the drops" } else { "the waiting" }
             )
         }
         ReceiverCause::Burst => format!(

@@ -73,22 +73,22 @@ pub const ALL: &[Check] = &[
         checks::sender::sender_window,
     ),
     check(
-        "tokens-lost",
-        "a token bucket with gaps longer than it lasts, and more than 1 % of the throughput lost to them",
-        SHAPER,
-        checks::limiter::tokens_lost,
-    ),
-    check(
         "limiter-rate",
-        "a limiter holds datagrams back for 1 ms and more, and 95 % of its rate or more are offered on average",
+        "a limiter holds datagrams back for 1 ms and more, 95 % of its rate or more are offered on average, and it is not for lost tokens alone",
         SHAPER,
         checks::limiter::limiter_rate,
     ),
     check(
         "limiter-burst",
-        "a limiter holds datagrams back for 1 ms and more, and less than 95 % of its rate is offered on average",
+        "a limiter holds datagrams back for 1 ms and more, less than 95 % of its rate is offered on average, and it is not for lost tokens alone",
         SHAPER,
         checks::limiter::limiter_burst,
+    ),
+    check(
+        "tokens-lost",
+        "a token bucket with gaps longer than it lasts, and more than 1 % of the throughput lost to them",
+        SHAPER,
+        checks::limiter::tokens_lost,
     ),
     check(
         "long-term-credit",

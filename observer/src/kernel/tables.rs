@@ -21,6 +21,7 @@ pub(crate) struct KernelTables {
     runs: Array<MapData, [u8; size_of::<RunSlot>()]>,
     counters: PerCpuArray<MapData, u64>,
     drops: PerCpuArray<MapData, u64>,
+    remote_open: Array<MapData, u64>,
 }
 
 fn failed(table: &'static str, reason: impl ToString) -> KernelError {
@@ -52,7 +53,13 @@ impl KernelTables {
             runs: take(ebpf, "RUNS")?.try_into().map_err(|e| failed("RUNS", e))?,
             counters: take(ebpf, "COUNTERS")?.try_into().map_err(|e| failed("COUNTERS", e))?,
             drops: take(ebpf, "DROPS")?.try_into().map_err(|e| failed("DROPS", e))?,
+            remote_open: take(ebpf, "REMOTE_OPEN")?.try_into().map_err(|e| failed("REMOTE_OPEN", e))?,
         })
+    }
+
+    /// Lets streams be followed from now on that are only seen arriving.
+    pub(crate) fn open_to_remote(&mut self) -> Result<(), KernelError> {
+        self.remote_open.set(0, 1, 0).map_err(|e| failed("REMOTE_OPEN", e))
     }
 
     /// Entries of the flow table that are in use.

@@ -21,6 +21,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::train::Train;
+use crate::model::stats;
 
 /// Pairs needed for a mode to be looked for.
 const LEAST_PAIRS: usize = 20;
@@ -157,11 +158,7 @@ fn train_rate(train: &Train) -> Option<f64> {
 
 /// Of ascending values.
 fn median(sorted: &[f64]) -> Option<f64> {
-    let upper = *sorted.get(sorted.len() / 2)?;
-    if sorted.len() % 2 == 1 {
-        return Some(upper);
-    }
-    Some(f64::midpoint(upper, *sorted.get(sorted.len() / 2 - 1)?))
+    stats::quantile(sorted, 0.5)
 }
 
 /// The order statistics that enclose the median of ascending values with at

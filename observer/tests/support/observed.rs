@@ -30,22 +30,32 @@ pub(crate) struct Observed {
 
 /// Attaches for the scenario's run alone, plays it, and detaches.
 pub(crate) fn play(scenario: &Scenario) -> Observed {
-    let records = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&records);
     let stage = Stage::set(scenario).unwrap();
     let options = AttachOptions { runs: vec![NamedRun::ours(scenario.load.run)], ..AttachOptions::default() };
-    let session = as_observer(|| {
-        Session::start_tapped(
-            &options,
-            Duration::from_millis(500),
-            Box::new(move |batch| kept.lock().unwrap().extend_from_slice(&batch.journeys)),
-        )
-        .unwrap()
-    });
+    let (session, records) = recorded(&options);
     let (outcome, _lab) = stage.run(&Stop::new(), &Progress::new()).unwrap();
     let snapshot = session.finish().unwrap();
-    let records = std::mem::take(&mut *records.lock().unwrap());
+    let records = records.take();
     Observed { outcome, snapshot, records }
+}
+
+/// The records that a session has read.
+pub(crate) struct Records(Arc<Mutex<Vec<JourneyRecord>>>);
+
+impl Records {
+    /// All so far.
+    pub(crate) fn take(&self) -> Vec<JourneyRecord> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+}
+
+/// Attaches, and keeps every record.
+pub(crate) fn recorded(options: &AttachOptions) -> (Session, Records) {
+    let records = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&records);
+    let tap = move |batch: &observer::source::Batch| kept.lock().unwrap().extend_from_slice(&batch.journeys);
+    let start = || Session::start_tapped(options, Duration::from_millis(500), Box::new(tap)).unwrap();
+    (as_observer(start), Records(records))
 }
 
 /// Starts `work` so that the threads it makes come before the load's.

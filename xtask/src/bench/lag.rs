@@ -240,8 +240,9 @@ mod tests {
 
     #[test]
     fn lateness_is_read_from_the_full_log() {
-        // 1,000 rows, 5 ms apart; the last 15 are 2 ms late.
-        let rows = (0..1000).map(|k| 2.4 + f64::from(k) * 0.005 + if k >= 985 { 0.002 } else { 0.0 });
+        // 1,000 rows, as far apart as they are logged; the last 15 are 2 ms late.
+        let apart = f64::from(REPLY_EVERY) / 20_000.0;
+        let rows = (0..1000).map(|k| 2.4 + f64::from(k) * apart + if k >= 985 { 0.002 } else { 0.0 });
         let lag = sockperf(&log(0, rows), 20_000).unwrap();
         assert_eq!(lag.count, 1000);
         assert!((lag.p99_ns.unwrap() - 2e6).abs() < 1e3 && lag.p50_ns.unwrap() < 1e3, "{lag:?}");

@@ -31,7 +31,7 @@ mod throughput;
 mod tool;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
@@ -118,14 +118,10 @@ fn load(options: &LoadOptions) -> Result<ExitCode> {
     apt::ensure(&apt::NETWORK[..1])?;
     apt::ensure(PEERS)?;
     let root = workspace::root();
-    run::succeed(
-        Command::new(workspace::cargo())
-            .args(["build", "--release", "--locked", "--package", "load", "--bin", "load"])
-            .current_dir(&root),
-    )?;
+    let programs = run::release(&root, &["load"])?;
     let stop = pair::Stop::install()?;
     let lab = lab::Lab::build()?;
-    let bench = pair::Bench::new(&lab, &stop, &workspace::target_dir(&root).join("release/load"))?;
+    let bench = pair::Bench::new(&lab, &stop, &programs.join("load"))?;
 
     let setting = Setting::of_this_machine(options.rounds, options.seconds)?;
     eprintln!(

@@ -73,12 +73,7 @@ pub(super) fn measure(options: &TuiOptions) -> Result<ExitCode> {
     }
     apt::ensure(apt::TERMINAL)?;
     let root = workspace::root();
-    run::succeed(
-        Command::new(workspace::cargo())
-            .args(["build", "--release", "--locked", "--package", "observer", "--package", "load", "--bins"])
-            .current_dir(&root),
-    )?;
-    let programs = workspace::target_dir(&root).join("release");
+    let programs = run::release(&root, &["observer", "load"])?;
     let screens = ["main", "sender", "shaper", "receiver", "flows", "journeys", "health", "help"];
     let lasts = options.seconds * (u32::try_from(screens.len()).unwrap_or(8) + 3) + 10;
     let load = |args: &[&str]| -> Result<Killed> {

@@ -2,7 +2,7 @@
 
 use super::{Seen, cause, figures, finding};
 use crate::diagnose::FLOOR_NS;
-use crate::diagnose::limiter::{Basis, Limiter};
+use crate::diagnose::limiter::{Basis, Limiter, against_lost_tokens};
 use crate::model::question::time;
 use crate::model::seconds;
 use crate::model::two_sided::Kind;
@@ -11,18 +11,12 @@ use crate::view::units::{bit_rate, bytes, count, percent};
 
 /// Share by which a rate differs from what is configured to be worth saying.
 const DIFFERS: f64 = 0.02;
-/// Share of the throughput lost to late timers that is worth saying.
-const LOST: f64 = 0.01;
 
 /// The limiter, if it holds anything back for longer than is worth naming.
 fn holding<'a>(seen: &'a Seen<'_>) -> Option<&'a Limiter> {
     let limits =
         |l: &&Limiter| matches!(l.kind, Kind::Tbf | Kind::Credit) && l.max_wait_s >= seconds(FLOOR_NS);
     seen.diagnosis.limiter.as_ref().filter(limits)
-}
-
-fn loses_tokens(l: &Limiter) -> bool {
-    l.tokens_lost.is_some_and(|t| t.lost_share > LOST || l.rate_bit_s.is_none())
 }
 
 fn evidence(l: &Limiter) -> [(&'static str, Option<f64>); 6] {
@@ -55,7 +49,7 @@ fn described(l: &Limiter) -> String {
 
 /// More is offered than the rate, all the time.
 pub(crate) fn limiter_rate(seen: &Seen<'_>) -> Option<Finding> {
-    let l = holding(seen).filter(|l| l.is_sustained() && !loses_tokens(l))?;
+    let l = holding(seen).filter(|l| l.is_sustained() && !l.is_losing())?;
     Some(cause(
         "limiter-rate",
         described(l),
@@ -67,7 +61,7 @@ pub(crate) fn limiter_rate(seen: &Seen<'_>) -> Option<Finding> {
 
 /// Bursts beyond the bucket or quantum, below the rate on average.
 pub(crate) fn limiter_burst(seen: &Seen<'_>) -> Option<Finding> {
-    let l = holding(seen).filter(|l| !l.is_sustained() && !loses_tokens(l))?;
+    let l = holding(seen).filter(|l| !l.is_sustained() && !l.is_losing())?;
     Some(cause(
         "limiter-burst",
         described(l),
@@ -79,7 +73,7 @@ pub(crate) fn limiter_burst(seen: &Seen<'_>) -> Option<Finding> {
 
 /// Tokens lost behind late timers.
 pub(crate) fn tokens_lost(seen: &Seen<'_>) -> Option<Finding> {
-    let l = holding(seen).filter(|l| loses_tokens(l))?;
+    let l = holding(seen).filter(|l| l.loses_tokens())?;
     let lost = l.tokens_lost?;
     let observed = format!(
         "{} came through, {} less than the rate; the longest gap {}, the bucket lasts {}",
@@ -92,7 +86,7 @@ pub(crate) fn tokens_lost(seen: &Seen<'_>) -> Option<Finding> {
         "tokens-lost",
         observed,
         "timers fire later than the bucket lasts: tokens overflow, and the limiter passes less than its rate",
-        &l.advice,
+        &against_lost_tokens(l),
         &[
             ("throughput_bit_s", Some(lost.throughput_bit_s)),
             ("rate_bit_s", l.rate_bit_s),
@@ -124,7 +118,7 @@ pub(crate) fn limiter_as_configured(seen: &Seen<'_>) -> Option<Finding> {
         ("measured_burst_bytes", l.burst_bytes),
     ]);
     let (level, means, advice) = match off {
-        _ if off.abs() <= DIFFERS || loses_tokens(l) => {
+        _ if off.abs() <= DIFFERS || l.loses_tokens() => {
             (Level::Passed, "the limiter does what it is configured to", "")
         }
         _ if off < 0.0 => (

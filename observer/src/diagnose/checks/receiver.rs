@@ -61,8 +61,9 @@ pub(crate) fn reader_slow(seen: &Seen<'_>) -> Option<Finding> {
 pub(crate) fn reader_late(seen: &Seen<'_>) -> Option<Finding> {
     let q = because(seen, ReceiverCause::ReaderLate)?;
     let observed = format!(
-        "{} of the waiting{} is for the reader to come, up to {}; once there it reads {}; {} dropped",
+        "{} of the {}{} comes of a late reader, up to {}; once there it reads {}; {} dropped",
         percent(q.late_share),
+        if q.dropped > 0 { "loss" } else { "waiting" },
         at(q),
         time(q.max_wait_s),
         q.drain_per_s.map_or_else(|| "—".to_owned(), rate),

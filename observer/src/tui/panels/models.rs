@@ -1,82 +1,59 @@
-//! A model of the report (sender queue, rate limiter): its figures by name, or
-//! that there is none yet. The names are the report's own.
+//! A model of the report (sender queue, rate limiter, receiver queue): what it
+//! found, in the words of the text report, and what to do about it.
 
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::text::Line;
-use serde_json::Value;
 
-use crate::tui::draw::{View, lines, span, titled};
-use crate::view::units::{count, duration, percent};
+use crate::diagnose::limiter::Limiter;
+use crate::diagnose::sender::SenderQueue;
+use crate::tui::draw::{View, span, titled, wrapped};
+use crate::view::text::diagnosis;
 
-/// Depth to which nested figures are shown.
-const DEPTH: usize = 3;
-
-/// A model as the report writes it; `None` where there is none.
-pub fn value(model: &impl serde::Serialize) -> Option<Value> {
-    serde_json::to_value(model).ok().filter(|v| !v.is_null())
+/// What a model says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Says {
+    /// What it found; `None` where it found nothing to speak of.
+    found: Option<String>,
+    /// What to do; may be empty.
+    advice: String,
 }
 
-/// Figures of `model`, a row each: `name value`.
-pub fn figures(model: &Value) -> Vec<(String, String)> {
-    let mut rows = Vec::new();
-    collect("", model, DEPTH, &mut rows);
-    rows
-}
+impl Says {
+    /// Of the sender queue.
+    pub fn sender(model: Option<&SenderQueue>) -> Self {
+        Self { found: model.and_then(diagnosis::sender), advice: advice(model.map(|m| &m.advice)) }
+    }
 
-fn collect(name: &str, value: &Value, depth: usize, rows: &mut Vec<(String, String)>) {
-    match value {
-        Value::Object(fields) if depth > 0 => {
-            for (field, value) in fields {
-                let name = if name.is_empty() { field.clone() } else { format!("{name} {field}") };
-                collect(&name, value, depth - 1, rows);
-            }
-        }
-        Value::Array(items) if items.iter().any(Value::is_object) => {
-            for (i, item) in items.iter().enumerate().take(8) {
-                collect(&format!("{name} {}", i + 1), item, depth.saturating_sub(1), rows);
-            }
-        }
-        other => rows.push((name.replace('_', " "), shown(name, other))),
+    /// Of the limiter.
+    pub fn limiter(model: Option<&Limiter>) -> Self {
+        Self { found: model.and_then(diagnosis::limiter), advice: advice(model.map(|m| &m.advice)) }
+    }
+
+    /// Rows with the title on an area `width` columns wide; a word that is
+    /// broken off may make it one more.
+    pub fn rows(&self, width: u16) -> u16 {
+        let texts = self.found.iter().chain((!self.advice.is_empty()).then_some(&self.advice));
+        let rows: usize = texts.map(|t| t.chars().count() / usize::from(width.max(1)) + 1).sum();
+        u16::try_from(1 + rows.max(1)).unwrap_or(u16::MAX)
     }
 }
 
-fn shown(name: &str, value: &Value) -> String {
-    match value {
-        Value::Null => "—".to_owned(),
-        Value::String(text) => text.clone(),
-        Value::Bool(yes) => if *yes { "yes" } else { "no" }.to_owned(),
-        Value::Number(n) => match (n.as_u64(), n.as_f64()) {
-            (Some(n), _) if name.ends_with("_ns") => duration(n),
-            (Some(n), _) => count(n),
-            (None, Some(f)) if name.ends_with("share") || name.ends_with("ratio") => percent(f),
-            (None, Some(f)) => format!("{f:.4}"),
-            (None, None) => n.to_string(),
-        },
-        nested => nested.to_string(),
-    }
+fn advice(text: Option<&String>) -> String {
+    text.filter(|t| !t.is_empty()).map_or_else(String::new, |t| format!("advice: {t}"))
 }
 
-/// Draws a model, or why there is none.
-pub fn render(
-    frame: &mut Frame<'_>,
-    area: Rect,
-    view: &View<'_>,
-    title: &str,
-    model: Option<&Value>,
-    none: &str,
-) {
+/// Draws what a model says, or why there is nothing.
+pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, title: &str, says: &Says, none: &str) {
     let area = titled(frame, area, view.theme, title);
-    let Some(model) = model else {
-        lines(frame, area, vec![Line::from(span(none.to_owned(), view.theme.faint()))]);
-        return;
-    };
-    let rows = figures(model);
-    let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(36);
-    let text = rows.into_iter().map(|(name, value)| {
-        Line::from(vec![span(format!("{name:<width$}  "), view.theme.faint()), value.into()])
-    });
-    lines(frame, area, text.collect());
+    let mut text = vec![match &says.found {
+        Some(found) => Line::raw(found.clone()),
+        None => Line::from(span(none.to_owned(), view.theme.faint())),
+    }];
+    if !says.advice.is_empty() {
+        text.push(Line::raw(says.advice.clone()));
+    }
+    wrapped(frame, area, text);
 }
 
 #[cfg(test)]
@@ -84,17 +61,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_have_their_units_and_what_is_not_known_a_dash() {
-        let model = serde_json::json!({
-            "drain_per_s": 1_600_000, "wait": {"p99_ns": 3_300_000, "share": 0.5}, "advice": null,
-            "bursts": [{"n": 9}], "says": "pace", "ok": true
-        });
-        let rows = figures(&model);
-        let of = |name: &str| rows.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str());
-        assert_eq!(of("drain per s"), Some("1,600,000"));
-        assert_eq!(of("wait p99 ns"), Some("3.30 ms"));
-        assert_eq!(of("wait share"), Some("50 %"));
-        assert_eq!(of("advice"), Some("—"));
-        assert_eq!((of("bursts 1 n"), of("says"), of("ok")), (Some("9"), Some("pace"), Some("yes")));
+    fn rows_are_enough_for_what_is_said_and_one_where_nothing_is() {
+        assert_eq!(Says::default().rows(80), 2);
+        let says = Says { found: Some("x".repeat(100)), advice: "advice: wait".to_owned() };
+        assert_eq!((says.rows(80), says.rows(40), says.rows(0)), (4, 5, 115));
+    }
+
+    #[test]
+    fn without_a_model_nothing_is_said() {
+        assert_eq!(Says::sender(None), Says::default());
+        assert_eq!(Says::limiter(None), Says::default());
     }
 }

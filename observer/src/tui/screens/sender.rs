@@ -10,19 +10,19 @@ use crate::metrics::calls::STEPS;
 use crate::report::Distribution;
 use crate::surroundings::Side;
 use crate::tui::draw::{View, Want, bar, divide, lines, ratio, row, short, span, stack, titled};
+use crate::tui::panels::models::Says;
 use crate::tui::panels::{models, parts, quantiles, sockets, strips};
 use crate::view::units::{count, duration, rate};
 
 /// Draws it.
 pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
-    let model = models::value(&view.snapshot.total.sender_queue);
-    let model_rows =
-        model.as_ref().map_or(2, |m| u16::try_from(models::figures(m).len() + 1).unwrap_or(u16::MAX));
+    let says = Says::sender(view.snapshot.total.sender_queue.as_ref());
+    let model_rows = says.rows(area.width);
     let batches = u16::try_from(batch_rows(view)).unwrap_or(0);
     let wants = [
         Want { least: 2, good: 7, most: parts::rows(Component::SenderQueue), rank: 0 },
         Want { least: 2, good: 3, most: 4, rank: 1 },
-        Want { least: 0, good: 2, most: model_rows, rank: 2 },
+        Want { least: 0, good: model_rows.min(4), most: model_rows, rank: 2 },
         Want { least: 0, good: batches + 1, most: batches + 1, rank: 3 },
         Want { least: 0, good: 3, most: sockets::rows(view, Side::Sender), rank: 4 },
         Want { least: 0, good: 5, most: strips::most_rows(4), rank: 5 },
@@ -35,7 +35,7 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
         areas[2],
         view,
         "model of the sender queue",
-        model.as_ref(),
+        &says,
         "none: it needs bursts that the sender cannot keep up with",
     );
     batch(frame, areas[3], view);

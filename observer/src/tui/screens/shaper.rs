@@ -9,28 +9,28 @@ use ratatui::text::Line;
 use crate::component::Component;
 use crate::surroundings::Queue;
 use crate::tui::draw::{View, Want, divide, lines, short, span, stack, titled};
+use crate::tui::panels::models::Says;
 use crate::tui::panels::{models, parts, strips};
 use crate::view::units::duration;
 
 /// Draws it.
 pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
-    let model = models::value(&view.snapshot.total.limiter);
-    let model_rows =
-        model.as_ref().map_or(2, |m| u16::try_from(models::figures(m).len() + 1).unwrap_or(u16::MAX));
+    let says = Says::limiter(view.snapshot.total.limiter.as_ref());
+    let model_rows = says.rows(area.width);
     let queues = view.surroundings.and_then(|s| s.queues.as_ref());
     let queue_rows = queues.map_or(2, |q| u16::try_from(q.len().max(1) + 2).unwrap_or(u16::MAX));
     let wants = [
         Want { least: 2, good: 5, most: parts::rows(Component::Shaper), rank: 0 },
         Want { least: 2, good: queue_rows.min(8), most: queue_rows, rank: 1 },
         Want { least: 2, good: 2, most: 2, rank: 2 },
-        Want { least: 0, good: 2, most: model_rows, rank: 3 },
+        Want { least: 0, good: model_rows.min(4), most: model_rows, rank: 3 },
         Want { least: 0, good: 5, most: strips::most_rows(4), rank: 4 },
     ];
     let areas = stack(area, &divide(area.height, &wants));
     parts::render(frame, areas[0], view, Component::Shaper);
     qdiscs(frame, areas[1], view, queues.map(Vec::as_slice));
     slowest_hop(frame, areas[2], view, queues.map(Vec::as_slice));
-    models::render(frame, areas[3], view, "rate limiter found", model.as_ref(), "none found");
+    models::render(frame, areas[3], view, "rate limiter found", &says, "none found");
     strips::of_component(frame, areas[4], view, Component::Shaper);
 }
 

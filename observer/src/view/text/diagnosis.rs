@@ -34,7 +34,7 @@ pub(super) fn section(report: &Report, paint: Paint) -> String {
 }
 
 /// `1.60 M/s (1.58 to 1.61 M/s, at worst 1.30 M/s) over 12 bursts …`
-fn sender(q: &SenderQueue) -> Option<String> {
+pub(crate) fn sender(q: &SenderQueue) -> Option<String> {
     let d = q.drain.as_ref();
     if q.cause == SenderCause::None && d.is_none() {
         return None;
@@ -62,7 +62,8 @@ fn between(interval: Option<Interval>, show: impl Fn(f64) -> String) -> String {
     interval.map_or_else(String::new, |i| format!(" ({} to {})", show(i.low), show(i.high)))
 }
 
-fn limiter(l: &Limiter) -> Option<String> {
+/// `tbf 20.0 Mbit/s, …; tbf on eth0 says …; 5,460 of 9,000 held back …`
+pub(crate) fn limiter(l: &Limiter) -> Option<String> {
     let mut text = match l.kind {
         Kind::None => return None,
         Kind::NotEnoughEvidence if l.throttled == 0 => return None,

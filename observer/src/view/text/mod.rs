@@ -3,7 +3,7 @@
 //!
 //! Whether to colour is the caller's decision (a terminal, no NO_COLOR).
 
-mod diagnosis;
+pub(crate) mod diagnosis;
 pub mod paint;
 pub mod table;
 
