@@ -27,13 +27,14 @@ fn main() -> ExitCode {
         drop_every: 10_000,
         ..Plan::default()
     };
-    let recorder = match Recorder::create(RecordOptions { dir: PathBuf::from(dir), ..RecordOptions::default() }) {
-        Ok(recorder) => recorder,
-        Err(e) => {
-            eprintln!("{e}");
-            return ExitCode::from(3);
-        }
-    };
+    let recorder =
+        match Recorder::create(RecordOptions { dir: PathBuf::from(dir), ..RecordOptions::default() }) {
+            Ok(recorder) => recorder,
+            Err(e) => {
+                eprintln!("{e}");
+                return ExitCode::from(3);
+            }
+        };
     let status = recorder.status();
     if let Err(e) = drive::record(&mut Synthetic::new(plan), recorder, 1_000_000_000) {
         eprintln!("{e}");

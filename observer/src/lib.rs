@@ -31,6 +31,6 @@ pub mod snapshot;
 pub mod source;
 pub mod surroundings;
 pub mod timeline;
-pub mod tui;
 pub mod trace;
+pub mod tui;
 pub mod view;

@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Some(Command::Run(args)) => cli::run::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Paths(args)) => cli::paths::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Report(args)) => cli::report::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Limiter(args)) => cli::limiter::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Compare(args)) => cli::compare::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Merge(args)) => cli::merge::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Export(args)) => cli::export::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),

@@ -5,6 +5,7 @@
 //! [`Pipeline::interval`] to close it, and [`Pipeline::finish`] once, with the
 //! swept tables. Memory is bounded whatever the length of a run.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use observer_ebpf::abi::{JourneyRecord, flow_id};
@@ -66,6 +67,8 @@ pub struct SegmentView<'a> {
     /// Records since the start that could not be understood, and those left
     /// out of the distributions.
     pub seen: RecordsSeen,
+    /// What is configured, as it was last read.
+    pub configuration: &'a Configuration,
 }
 
 /// What has been measured since somebody asked to start over.
@@ -142,10 +145,42 @@ impl Pipeline {
             flows: &mut self.flows,
             waits: self.correlator.waits.totals(),
             seen: RecordsSeen { malformed: self.seen.malformed, ..self.left_out },
+            configuration: self.diagnostician.configuration(),
         });
         self.interval.merge(window);
         window.clear();
         Some(taken)
+    }
+
+    /// Reads what is configured once more, so that the last segment and the
+    /// report say the same of it.
+    pub fn look(&mut self) {
+        self.diagnostician.look_again(&self.correlator.flows);
+    }
+
+    /// Takes in a batch of a segment that is absorbed, as evidence for the
+    /// diagnosis alone.
+    pub fn evidence(&mut self, batch: &Batch) {
+        let totals = self.correlator.waits.totals();
+        self.correlator.control(batch);
+        for record in &batch.journeys {
+            let journey = self.correlator.journey(&self.paired(record));
+            if record.offer_ns < self.measure_from_ns {
+                self.diagnostician.joined_late();
+            } else {
+                self.diagnostician.push(&journey);
+            }
+        }
+        self.correlator.waits.set_totals(totals);
+    }
+
+    /// Passes over a segment that is absorbed and is no evidence, since the
+    /// latest push it out: it has `measured` journeys, beside those `left_out`.
+    pub fn pass_evidence(&mut self, measured: u64, left_out: u64) {
+        if left_out > 0 {
+            self.diagnostician.joined_late();
+        }
+        self.diagnostician.pass(measured);
     }
 
     /// Takes in a segment's distributions in place of its records: `put_back`
@@ -191,6 +226,7 @@ impl Pipeline {
         self.interval_from_ns = tables.at_ns;
         self.last_counts = totals.counts.clone();
         self.base = Some(totals.counts);
+        self.diagnostician.joined_late();
     }
 
     /// Leaves datagrams offered before `from_ns` (a warm-up) out of every
@@ -218,12 +254,19 @@ impl Pipeline {
                 continue;
             }
             if let Some(picker) = &mut self.picker {
+                // A queue is what all its datagrams make of it, not some.
+                match picker.time_of(record) {
+                    Ordering::Less => self.diagnostician.joined_late(),
+                    Ordering::Equal => self.diagnostician.push(&journey),
+                    Ordering::Greater => {}
+                }
                 let sender_here = record.dev_queue_ns != 0 || self.correlator.flows.sender_here(journey.flow);
                 if !picker.pick(&journey, sender_here) {
                     continue;
                 }
+            } else {
+                self.diagnostician.push(&journey);
             }
-            self.diagnostician.push(&journey);
             self.segment.as_deref_mut().unwrap_or(&mut self.interval).record(&journey);
             if record.syscall_ns != 0 {
                 self.sending.record(record.batch_pos);
@@ -267,7 +310,13 @@ impl Pipeline {
 
     /// Closes the interval at `now_ns`.
     pub fn interval(&mut self, now_ns: u64) -> Arc<Snapshot> {
-        self.close(Kind::Interval, now_ns)
+        self.close(Kind::Interval, now_ns, false)
+    }
+
+    /// As [`Pipeline::interval`], where no further one comes although the run
+    /// was not ended: a recording that was cut short.
+    pub fn break_off(&mut self, now_ns: u64) -> Arc<Snapshot> {
+        self.close(Kind::Interval, now_ns, true)
     }
 
     /// Closes the run with the tables of the final sweep, once everything the
@@ -275,7 +324,7 @@ impl Pipeline {
     pub fn finish(&mut self, tables: Tables) -> Arc<Snapshot> {
         let at_ns = tables.at_ns.max(self.interval_from_ns);
         self.tables(tables);
-        self.close(Kind::Final, at_ns)
+        self.close(Kind::Final, at_ns, true)
     }
 
     /// Runs a source that ends (a trace, a synthetic plan) to its end.
@@ -316,7 +365,7 @@ impl Pipeline {
         self.stolen_ns = stolen_ns;
     }
 
-    fn close(&mut self, kind: Kind, now_ns: u64) -> Arc<Snapshot> {
+    fn close(&mut self, kind: Kind, now_ns: u64, last: bool) -> Arc<Snapshot> {
         // A segment that nobody closed.
         let _ = self.close_segment(|_| ());
         self.close_stalls();
@@ -330,8 +379,7 @@ impl Pipeline {
         let recent = counts::since(&totals.counts, &self.last_counts);
 
         let steal = self.tables.host.steal_ratio;
-        let diagnosis =
-            self.diagnostician.diagnose(&self.correlator.flows, &self.meta, steal, kind == Kind::Final);
+        let diagnosis = self.diagnostician.diagnose(&self.correlator.flows, &self.meta, steal, last);
 
         let span = (self.interval_from_ns, now_ns);
         let interval = self.report(Kind::Interval, span, &self.interval, recent, &totals, &diagnosis);

@@ -123,6 +123,10 @@ impl Session {
         let measure_from = Arc::new(AtomicI64::new(i64::MIN));
         let from = Arc::clone(&measure_from);
         let marker = Marker::default();
+        let recorder = recorder.map(|mut recorder| {
+            recorder.pairs(&options.pairs);
+            recorder
+        });
         let mut reader = Reader::new(source, tap, from, recorder);
         reader.pipeline.pairs(options.pairs.clone());
         reader.marker = marker.clone();
@@ -249,6 +253,7 @@ impl Reader {
         }
         let tables = self.source.tables(true)?;
         self.drain()?;
+        self.pipeline.look();
         self.close_segment(&tables, Closed::Final);
         if let Some(recorder) = self.recorder.take() {
             recorder.finish();

@@ -72,6 +72,9 @@ fn plan() -> Plan {
 }
 
 fn distribution(report: &Report, name: &str) -> Value {
+    if name == "send_lag" {
+        return serde_json::to_value(&report.send_lag).unwrap();
+    }
     let json = serde_json::to_value(&report.components).unwrap();
     let component = ["sender_queue", "shaper", "wire", "receiver", "total"]
         .into_iter()

@@ -57,7 +57,7 @@ fn all(trace: &Trace) -> answer::Answer {
 }
 
 fn from_records(trace: &Trace, selection: &Selection) -> Result<answer::Answer, TraceError> {
-    answer::from_records(trace, selection, &mut |_, _| {}, &mut |_| {})
+    answer::from_records(trace, selection, &mut |_, _| {})
 }
 
 fn same(live: &Report, replayed: &Report) {
@@ -81,6 +81,51 @@ fn the_report_of_a_trace_is_the_live_report_to_the_last_digit() {
         assert_eq!(live.slowest, slow.snapshot.slowest);
         assert_eq!(trace.missing().unwrap().sentence(), None);
     }
+}
+
+#[test]
+fn the_diagnosis_is_that_of_the_first_and_the_latest_records() {
+    let dir = tempfile::tempdir().unwrap();
+    // More than is kept for a diagnosis, so that segments in the middle are
+    // passed over, and waits that reach over their ends.
+    let plan = Plan { datagrams: 260_000, receiver: Spread::Uniform(20_000, 60_000_000), ..plan() };
+    let live = record(plan, dir.path()).total.clone();
+    assert!(live.sender_queue.is_some() && live.limiter.is_some() && live.receiver_queue.is_some());
+    assert!(live.receiver_queue.as_ref().unwrap().run_queue_share > 0.0);
+    let trace = Trace::open(dir.path()).unwrap();
+    // Only the others may be unreadable.
+    let middle: Vec<u64> = trace
+        .numbers()
+        .iter()
+        .copied()
+        .filter(|n| {
+            let path = dir.path().join(format!("packets-{n:06}.parquet"));
+            let whole = fs::read(&path).unwrap();
+            fs::write(&path, b"nonsense").unwrap();
+            let readable = answer::report(&trace, &Selection::default(), &mut |_, _| {}).is_ok();
+            fs::write(&path, whole).unwrap();
+            readable
+        })
+        .collect();
+    assert!((2..6).contains(&middle.len()), "{middle:?} of {:?}", trace.numbers());
+    same(&live, &all(&trace).snapshot.total);
+    same(&live, &from_records(&trace, &Selection::default()).unwrap().snapshot.total);
+}
+
+#[test]
+fn a_queue_is_diagnosed_by_all_it_serves() {
+    let dir = tempfile::tempdir().unwrap();
+    let live = record(plan(), dir.path()).total.clone();
+    let trace = Trace::open(dir.path()).unwrap();
+    let one = format!("{}:0", live.by_run[0].run).parse().unwrap();
+    let part = from_records(&trace, &Selection { flows: vec![one], ..Selection::default() }).unwrap();
+    let part = &part.snapshot.total;
+    assert_eq!(
+        (&part.sender_queue, &part.limiter, &part.receiver_queue),
+        (&live.sender_queue, &live.limiter, &live.receiver_queue)
+    );
+    let said = part.findings.iter().find(|f| f.check == "selection").unwrap();
+    assert!(said.detail.contains("all datagrams of that time"), "{}", said.detail);
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn read(dir: &Path) -> Result<(), TraceError> {
     let mut trace = Trace::open(dir)?;
     let everything = Selection::default();
     let fast = answer::report(&trace, &everything, &mut |_, _| {}).map(drop);
-    let slow = answer::from_records(&trace, &everything, &mut |_, _| {}, &mut |_| {}).map(drop);
+    let slow = answer::from_records(&trace, &everything, &mut |_, _| {}).map(drop);
     let some = Selection { size: Some("100..300".parse().unwrap()), ..Selection::default() };
     let selected = answer::report(&trace, &some, &mut |_, _| {}).map(drop);
     let compared = compare::read(&trace, &mut |_, _| {}).map(drop);

@@ -60,7 +60,7 @@ fn a_live_runs_trace_has_its_report_to_the_last_digit() {
     let live = serde_json::to_value(&*live.total).unwrap();
     let fast = answer::report(&trace, &Selection::default(), &mut |_, _| {}).unwrap();
     assert_eq!(serde_json::to_value(&*fast.snapshot.total).unwrap(), live);
-    let slow = answer::from_records(&trace, &Selection::default(), &mut |_, _| {}, &mut |_| {}).unwrap();
+    let slow = answer::from_records(&trace, &Selection::default(), &mut |_, _| {}).unwrap();
     assert_eq!(serde_json::to_value(&*slow.snapshot.total).unwrap(), live);
     assert!(slow.datagrams > 99_000, "{}", slow.datagrams);
 
@@ -122,8 +122,7 @@ fn a_kill_loses_at_most_the_open_segment() {
         let missing = trace.missing().unwrap();
         assert!(missing.cut_short && missing.gaps.is_empty(), "{missing:?}");
         let sentence = missing.sentence().unwrap();
-        let report =
-            answer::from_records(&trace, &Selection::default(), &mut |_, _| {}, &mut |_| {}).unwrap();
+        let report = answer::from_records(&trace, &Selection::default(), &mut |_, _| {}).unwrap();
         let fast = answer::report(&trace, &Selection::default(), &mut |_, _| {}).unwrap();
         assert_eq!(report.snapshot.total, fast.snapshot.total);
         eprintln!(

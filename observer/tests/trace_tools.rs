@@ -114,6 +114,7 @@ struct Half {
 }
 
 /// What the other host's clock shows.
+#[expect(clippy::cast_possible_truncation, reason = "a test's times")]
 fn on_other(ns: u64, start_ns: u64, (offset, drift): (i64, f64)) -> u64 {
     if ns == 0 {
         return 0;
@@ -158,7 +159,7 @@ impl Half {
                 ..base
             });
         }
-        if self.lost > 0 && r.stream_seq % self.lost == 0 {
+        if self.lost > 0 && r.stream_seq.is_multiple_of(self.lost) {
             return None;
         }
         slot.offered += 1;
@@ -350,7 +351,7 @@ fn blocks(mut bytes: &[u8]) -> Vec<u32> {
     let mut kinds = Vec::new();
     while !bytes.is_empty() {
         let length = word(bytes, 4) as usize;
-        assert!(length % 4 == 0 && word(bytes, length - 4) as usize == length);
+        assert!(length.is_multiple_of(4) && word(bytes, length - 4) as usize == length);
         kinds.push(word(bytes, 0));
         bytes = &bytes[length..];
     }

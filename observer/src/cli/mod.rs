@@ -11,6 +11,7 @@ pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod exit;
 pub(crate) mod export;
+pub(crate) mod limiter;
 pub(crate) mod merge;
 pub(crate) mod model;
 pub(crate) mod observe;
@@ -31,6 +32,7 @@ Examples:
   sudo observer run FILE                     a workload file of `load`, judged by component
   sudo observer --record t1 --duration 30s   write a trace, to report on later
   observer report t1                         the same report again, or a part of it
+  observer report t1 --tui --speed 10        played again, ten times as fast
   observer compare t1 t2                     what is different, and whether that is chance
   sudo observer demo                         four scenarios with a known culprit
 
@@ -69,11 +71,14 @@ pub(crate) enum Command {
     /// objectives on components are judged, and a missed one names its culprit
     Run(run::RunArgs),
     /// Measures the capacity of paths, and how two of them compare, by the
-    /// trains that `load send --pattern` sends meanwhile
+    /// trains that `load send --pattern` sends meanwhile, or that a trace has
     Paths(paths::PathsArgs),
     /// Reports on a trace that `--record` wrote, as if it had just been
     /// observed
     Report(report::ReportArgs),
+    /// Says what limits the rate in a trace: a token bucket, credit by windows,
+    /// a sender that stood still
+    Limiter(limiter::LimiterArgs),
     /// Says what is different between recorded runs, and whether that is more
     /// than chance
     Compare(compare::CompareArgs),

@@ -129,12 +129,7 @@ async fn observe(args: &ObserveArgs, options: &AttachOptions) -> Result<ExitCode
         Ended::Signal if args.duration.is_some() => Level::Invalid,
         _ => snapshot.total.verdict,
     };
-    // What was to be recorded and was not is an error of a file, which a worse
-    // verdict outranks.
-    if !recorded && verdict.exit_code() == 0 {
-        return Ok(ExitCode::from(exit::USAGE));
-    }
-    Ok(exit::of_verdict(verdict))
+    Ok(exit::of_observation(verdict, recorded))
 }
 
 /// The session's snapshots with what surrounds them.

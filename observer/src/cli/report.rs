@@ -3,6 +3,8 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -10,6 +12,9 @@ use observer::trace::answer::{self, Answer};
 use observer::trace::curves;
 use observer::trace::select::{FlowName, Selection, Sizes, Spent};
 use observer::trace::{Trace, TraceError};
+use observer::tui::args::ScreenArgs;
+use observer::tui::played::Played;
+use observer::tui::{self, Left, TerminalError, terminal};
 use observer::view;
 use observer::view::page::Plots;
 
@@ -34,6 +39,14 @@ pub(crate) struct ReportArgs {
     select: SelectArgs,
     #[command(flatten)]
     pub(crate) damage: DamageArgs,
+    /// Play it full-screen, as it was seen; the report follows
+    #[arg(long, conflicts_with_all = ["json", "format"])]
+    tui: bool,
+    /// With --tui: so many times as fast as it happened
+    #[arg(long, value_name = "N", default_value_t = 1.0, value_parser = speed)]
+    speed: f64,
+    #[command(flatten)]
+    screen: ScreenArgs,
     /// From every record, even where the recorded distributions would do
     #[arg(long)]
     from_records: bool,
@@ -102,7 +115,12 @@ impl DamageArgs {
     }
 }
 
-fn since(text: &str) -> Result<Duration, String> {
+fn speed(text: &str) -> Result<f64, String> {
+    let n: f64 = text.parse().map_err(|_| format!("{text:?} is no number"))?;
+    if n > 0.0 { Ok(n) } else { Err("must be above 0".to_owned()) }
+}
+
+pub(crate) fn since(text: &str) -> Result<Duration, String> {
     load::units::duration(text).map_err(|e| e.to_string())
 }
 
@@ -115,6 +133,9 @@ pub(crate) enum TraceFailure {
     /// Nobody can read what is printed.
     #[error("cannot write the report: {0}")]
     Output(io::Error),
+    /// The terminal UI failed.
+    #[error(transparent)]
+    Screen(#[from] TerminalError),
     /// An option makes no sense here.
     #[error("{0}")]
     Usage(String),
@@ -124,14 +145,19 @@ impl TraceFailure {
     /// The process's exit code.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Trace(TraceError::Io { source, .. })
-                if source.kind() == io::ErrorKind::PermissionDenied =>
-            {
-                exit::NO_TARGET
-            }
-            Self::Trace(_) | Self::Usage(_) => exit::USAGE,
+            Self::Trace(e) => code_of(e),
+            Self::Usage(_) => exit::USAGE,
+            Self::Screen(e) => super::screen::exit_code(e),
             Self::Output(_) => exit::INVALID,
         }
+    }
+}
+
+/// The code of what is wrong with a trace.
+pub(crate) fn code_of(error: &TraceError) -> u8 {
+    match error {
+        TraceError::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => exit::NO_TARGET,
+        _ => exit::USAGE,
     }
 }
 
@@ -143,10 +169,13 @@ impl TraceFailure {
 pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, TraceFailure> {
     let trace = args.damage.open(&args.trace)?;
     let selection = args.select.selection();
+    if args.tui && play(args, &trace, &selection)? == Left::HungUp {
+        return Ok(ExitCode::SUCCESS);
+    }
     let mut bar = Bar::new("reading");
     let mut progress = |done, all| bar.show(done, all);
     let Answer { snapshot, .. } = if args.from_records {
-        answer::from_records(&trace, &selection, &mut progress, &mut |_| {})?
+        answer::from_records(&trace, &selection, &mut progress)?
     } else {
         answer::report(&trace, &selection, &mut progress)?
     };
@@ -175,6 +204,24 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, TraceFailure> {
     };
     printed(written.and_then(|()| out.flush()))?;
     Ok(exit::of_verdict(report.verdict))
+}
+
+/// Plays the trace on the terminal until somebody leaves.
+fn play(args: &ReportArgs, trace: &Trace, selection: &Selection) -> Result<Left, TraceFailure> {
+    terminal::check()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    terminal::catch_signals(&stop).map_err(TerminalError::from)?;
+    let options = tui::Options {
+        scene: format!("{} ({})", args.trace.display(), trace.meta.host),
+        theme: args.screen.theme(),
+        refresh: args.screen.refresh(),
+        duration: None,
+        stop,
+    };
+    // Read once more by the thread that plays it.
+    let again = args.damage.open(&args.trace)?;
+    let mut played = Played::start(again, selection.clone(), args.speed).map_err(TerminalError::from)?;
+    Ok(tui::run(&options, &mut played)?)
 }
 
 /// A closed pipe is no error.

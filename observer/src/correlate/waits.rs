@@ -134,6 +134,11 @@ impl WaitBook {
         self.totals.add(more);
     }
 
+    /// Says that so much was seen: of waits that are looked at again.
+    pub fn set_totals(&mut self, totals: Waits) {
+        self.totals = totals;
+    }
+
     fn make_room(&mut self) {
         if let Some((&tid, _)) = self.threads.iter().min_by_key(|(_, t)| t.last_ns()) {
             let gone = self.threads.remove(&tid).map_or(0, |t| t.held());

@@ -4,7 +4,8 @@
 //!
 //! Both ways end in the same code and in the same figures, to the last digit.
 //! The first reads some thousand rows per segment, however many datagrams it
-//! had; the second reads each record.
+//! had, and of the records those that a diagnosis stands on, the first and the
+//! latest; the second reads each record.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,9 +13,11 @@ use std::sync::Arc;
 
 use observer_ebpf::abi::FlowRecord;
 
-use super::reader::{Event, Trace};
-use super::segment::{Closed, Segment};
+use super::lookback::{self, Need};
+use super::reader::{self, Event, Trace};
+use super::segment::{Closed, Segment, Step};
 use super::select::{Picker, Selection};
+use super::table::CHUNK_ROWS;
 use super::{TraceError, files, histograms};
 use crate::metrics::counts::RecordsSeen;
 use crate::pipeline::Pipeline;
@@ -55,7 +58,7 @@ pub fn report(trace: &Trace, selection: &Selection, progress: Progress<'_>) -> R
     if selection.is_all() {
         from_histograms(trace, progress)
     } else {
-        from_records(trace, selection, progress, &mut |_| {})
+        from_records(trace, selection, progress)
     }
 }
 
@@ -65,24 +68,51 @@ pub fn report(trace: &Trace, selection: &Selection, progress: Progress<'_>) -> R
 ///
 /// What is wrong with the trace.
 pub fn from_histograms(trace: &Trace, progress: Progress<'_>) -> Result<Answer, TraceError> {
-    let mut pipeline = Pipeline::new(trace.meta.source());
+    let mut pipeline = pipeline(trace)?;
+    let needs = lookback::needs(trace)?;
     let mut datagrams = 0;
     let mut last = None;
+    let mut measure_from_ns = i64::MIN;
     let numbers = trace.numbers();
-    for (done, number) in numbers.iter().enumerate() {
+    for (done, (number, need)) in numbers.iter().zip(needs).enumerate() {
         let segment = trace.segment(*number)?;
         begin(&mut pipeline, &segment, last.is_none());
-        pipeline.batch(&flows_of(&segment, last.is_none()));
+        match need {
+            Need::Records => {
+                let mut replay = trace.replay_segment(done);
+                replay.measure_from_ns = measure_from_ns;
+                let mut batch = Batch::default();
+                while replay.next(&mut batch)?.is_some() {
+                    pipeline.measure_from(replay.measure_from_ns);
+                    pipeline.evidence(&batch);
+                }
+                measure_from_ns = replay.measure_from_ns;
+            }
+            Need::Waits | Need::Nothing => {
+                pipeline.batch(&flows_of(&segment, last.is_none()));
+                if need == Need::Waits {
+                    waits(trace, &segment, &mut pipeline)?;
+                }
+                for step in &segment.steps {
+                    if let Step::MeasureFrom(ns) = step {
+                        measure_from_ns = *ns;
+                    }
+                }
+                if trace.meta.detail == Detail::Full {
+                    let (delivered, dropped) = segment.left_out;
+                    pipeline.pass_evidence(segment.measured.journeys(), delivered.saturating_add(dropped));
+                }
+            }
+        }
         absorb(trace, &segment, &mut pipeline)?;
-        datagrams += segment.measured.delivered + segment.measured.dropped + segment.measured.unresolved;
+        datagrams += segment.measured.journeys();
         last = Some(segment);
         progress(done + 1, numbers.len());
     }
     finish(trace, pipeline, last, From::Histograms, datagrams, None)
 }
 
-/// The report from the records, with every interval's snapshot shown to
-/// `published` on the way.
+/// The report from the records.
 ///
 /// # Errors
 ///
@@ -92,8 +122,36 @@ pub fn from_records(
     trace: &Trace,
     selection: &Selection,
     progress: Progress<'_>,
-    published: &mut dyn FnMut(Arc<Snapshot>),
 ) -> Result<Answer, TraceError> {
+    match replay(trace, selection, progress, &mut |_| true)? {
+        Some(answer) => Ok(answer),
+        None => Err(TraceError::Refused("the trace was not read to its end".to_owned())),
+    }
+}
+
+/// Goes through the records as the observation did, and shows `published` what
+/// it published at each interval and at its end, for as long as it says true.
+///
+/// # Errors
+///
+/// As [`from_records`].
+pub fn play(
+    trace: &Trace,
+    selection: &Selection,
+    published: &mut dyn FnMut(Arc<Snapshot>) -> bool,
+) -> Result<(), TraceError> {
+    if let Some(answer) = replay(trace, selection, &mut |_, _| {}, published)? {
+        published(answer.snapshot);
+    }
+    Ok(())
+}
+
+fn replay(
+    trace: &Trace,
+    selection: &Selection,
+    progress: Progress<'_>,
+    published: &mut dyn FnMut(Arc<Snapshot>) -> bool,
+) -> Result<Option<Answer>, TraceError> {
     if trace.meta.detail != Detail::Full {
         let level = if trace.meta.detail == Detail::Tail { "tail" } else { "summary" };
         return Err(TraceError::Refused(format!(
@@ -101,7 +159,7 @@ pub fn from_records(
              datagram, so that nothing can be selected; record at full detail for that"
         )));
     }
-    let mut pipeline = Pipeline::new(trace.meta.source());
+    let mut pipeline = pipeline(trace)?;
     let start_ns = trace.meta.start_ns;
     if !selection.is_all() {
         let (from, _) = selection.bounds_ns(start_ns);
@@ -129,14 +187,40 @@ pub fn from_records(
                 progress(done, trace.numbers().len());
                 if let Closed::Interval(now_ns) = segment.closed {
                     pipeline.tables(Tables::from(&segment.tables));
-                    published(pipeline.interval(now_ns));
+                    if !published(pipeline.interval(now_ns)) {
+                        return Ok(None);
+                    }
                 }
                 last = Some(*segment);
             }
         }
     }
-    let selected = (!selection.is_all()).then(|| selection.to_string());
-    finish(trace, pipeline, last, From::Records, datagrams, selected)
+    let selected = (!selection.is_all()).then(|| selection.clone());
+    finish(trace, pipeline, last, From::Records, datagrams, selected).map(Some)
+}
+
+/// What the observation had, but for the records.
+fn pipeline(trace: &Trace) -> Result<Pipeline, TraceError> {
+    let mut pipeline = Pipeline::new(trace.meta.source());
+    pipeline.pairs(trace.meta.pairs.clone());
+    pipeline.configured_by(trace.configuration()?);
+    Ok(pipeline)
+}
+
+/// The waits of a segment, as evidence.
+fn waits(trace: &Trace, segment: &Segment, pipeline: &mut Pipeline) -> Result<(), TraceError> {
+    let path = files::of_segment(trace.dir(), "waits", segment.number);
+    let mut left = segment.files.waits.map_or(0, |f| f.rows);
+    let mut table = trace.table(segment, "waits", |_| true)?;
+    let mut batch = Batch::default();
+    while left > 0 {
+        let some = left.min(CHUNK_ROWS as u64);
+        batch.clear();
+        reader::waits(table.as_mut(), some, &mut batch, &path)?;
+        pipeline.evidence(&batch);
+        left -= some;
+    }
+    Ok(())
 }
 
 /// A trace that does not begin with its observation begins with these counts.
@@ -153,7 +237,7 @@ pub fn flows_of(segment: &Segment, first: bool) -> Batch {
         batch.flows.extend(segment.known_flows.iter().map(FlowRecord::from));
     }
     for step in &segment.steps {
-        if let super::segment::Step::Batch { flows, .. } = step {
+        if let Step::Batch { flows, .. } = step {
             batch.flows.extend(flows.iter().map(FlowRecord::from));
         }
     }
@@ -186,7 +270,7 @@ fn finish(
     last: Option<Segment>,
     from: From,
     datagrams: u64,
-    selected: Option<String>,
+    selected: Option<Selection>,
 ) -> Result<Answer, TraceError> {
     let Some(last) = last else {
         let why = "it has no segment".to_owned();
@@ -197,7 +281,7 @@ fn finish(
         pipeline.finish(tables)
     } else {
         pipeline.tables(tables);
-        pipeline.interval(last.to_ns)
+        pipeline.break_off(last.to_ns)
     };
     let mut findings = Vec::new();
     if let Some(missing) = trace.missing()?.sentence() {
@@ -219,7 +303,14 @@ fn finish(
             means:
                 "counts are of the records selected; lost events and other datagrams are of the whole trace"
                     .to_owned(),
-            detail: "what was sent and left no record is not in it".to_owned(),
+            detail: format!(
+                "what was sent and left no record is not in it{}",
+                if selected.is_time() {
+                    ""
+                } else {
+                    "; the queues are diagnosed by all datagrams of that time, which they serve alike"
+                }
+            ),
             advice: String::new(),
             evidence: BTreeMap::new(),
         });

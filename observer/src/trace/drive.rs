@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use super::record::{Closed, Recorder};
+use crate::diagnose::configured::Configuration;
 use crate::pipeline::Pipeline;
 use crate::snapshot::Snapshot;
 use crate::source::{Batch, Progress, Source, SourceError};
@@ -20,6 +21,10 @@ pub fn record(
     interval_ns: u64,
 ) -> Result<Arc<Snapshot>, SourceError> {
     let mut pipeline = Pipeline::new(source.meta().clone());
+    pipeline.pairs(recorder.options().pairs.clone());
+    if let Some(qdiscs) = &recorder.options().qdiscs {
+        pipeline.configured_by(Configuration::from(qdiscs));
+    }
     recorder.begin(source.meta());
     pipeline.record_segments();
     let mut batch = Batch::default();

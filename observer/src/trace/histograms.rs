@@ -7,7 +7,7 @@
 //!
 //! | scope | metric | to_ns | count | sum_ns |
 //! |---|---|---|---|---|
-//! | `all` | `total`, `complete`, a component, `<component>_<part>` | largest value of the bucket (0.1 %) | values in it | |
+//! | `all` | `total`, `complete`, `send_lag`, a component, `<component>_<part>` | largest value of the bucket (0.1 %) | values in it | |
 //! | `flow`, `other_flows` | `total`, a component | the same (1 %) | values in it | |
 //! | `tail` | `total` | largest total of the bucket (1.6 %) | complete journeys in it | sum of their totals |
 //! | `tail` | a component or part | the same | 0 | sum of it over them |
@@ -78,14 +78,23 @@ pub struct Scalars {
     pub dropped: u64,
     /// Records by outcome.
     pub unresolved: u64,
+    /// Datagrams offered before they were wanted.
+    pub offered_early: u64,
     /// The flows with distributions of their own when the segment was closed.
     pub flows: Vec<u64>,
 }
 
+impl Scalars {
+    /// Journeys measured, however they ended.
+    pub fn journeys(&self) -> u64 {
+        self.delivered.saturating_add(self.dropped).saturating_add(self.unresolved)
+    }
+}
+
 /// The distributions of a window with their names.
 fn named(window: &Window) -> impl Iterator<Item = (usize, &Latency)> {
-    let all = window.components.iter().chain(&window.parts).chain([&window.total, &window.complete]);
-    all.enumerate()
+    let others = [&window.total, &window.complete, &window.send_lag];
+    window.components.iter().chain(&window.parts).chain(others).enumerate()
 }
 
 /// The name of the distribution at that place in [`named`].
@@ -95,7 +104,8 @@ fn name(place: usize) -> String {
         Some(p) => match Part::ALL.get(p) {
             Some(part) => part_name(*part),
             None if p == Part::COUNT => "total".to_owned(),
-            None => "complete".to_owned(),
+            None if p == Part::COUNT + 1 => "complete".to_owned(),
+            None => "send_lag".to_owned(),
         },
     }
 }
@@ -106,7 +116,7 @@ pub fn part_name(part: Part) -> String {
 }
 
 /// How many distributions a window has.
-const DISTRIBUTIONS: usize = Component::COUNT + Part::COUNT + 2;
+const DISTRIBUTIONS: usize = Component::COUNT + Part::COUNT + 3;
 
 /// Buckets of one flow's distributions at the last segment.
 type Buckets = [Vec<(u64, u64)>; WITH_TOTAL];
@@ -174,6 +184,7 @@ impl Extract {
         (s.negatives, s.out_of_order) = (window.negatives, window.out_of_order);
         s.parts_out_of_order = window.parts_out_of_order;
         (s.delivered, s.dropped, s.unresolved) = (window.delivered, window.dropped, window.unresolved);
+        s.offered_early = window.offered_early;
         rows
     }
 
@@ -377,7 +388,8 @@ impl<'a> Back<'a> {
             None => &mut w.components[place],
             Some(part) if part < Part::COUNT => &mut w.parts[part],
             Some(Part::COUNT) => &mut w.total,
-            Some(_) => &mut w.complete,
+            Some(place) if place == Part::COUNT + 1 => &mut w.complete,
+            Some(_) => &mut w.send_lag,
         }
     }
 
@@ -420,7 +432,7 @@ impl<'a> Back<'a> {
 
     fn scalars(&mut self, s: &Scalars) -> Result<(), &'static str> {
         let sane = |n: &u64| *n <= MOST_COUNT;
-        let counts = [s.beyond, s.partial_journeys, s.delivered, s.dropped, s.unresolved];
+        let counts = [s.beyond, s.partial_journeys, s.delivered, s.dropped, s.unresolved, s.offered_early];
         let lists = s.partial.iter().chain(&s.negatives).chain(&s.out_of_order).chain(&s.parts_out_of_order);
         if !counts.iter().chain(lists).all(sane) {
             return Err("a count without sense");
@@ -439,6 +451,7 @@ impl<'a> Back<'a> {
         w.delivered += s.delivered;
         w.dropped += s.dropped;
         w.unresolved += s.unresolved;
+        w.offered_early += s.offered_early;
         if s.flows.len() > SHOWN {
             return Err("more flows than any recorder keeps");
         }

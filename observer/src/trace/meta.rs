@@ -10,6 +10,8 @@ use observer_ebpf::abi::{self, ABI_VERSION};
 use serde::{Deserialize, Serialize};
 
 use super::TraceError;
+use crate::correlate::pair::Pairs;
+use crate::diagnose::configured::Recorded;
 use crate::host::monotonic_ns;
 use crate::report::Detail;
 use crate::source::{ChosenHook, SourceMeta};
@@ -54,9 +56,13 @@ pub struct Meta {
     pub hooks: Vec<HookMeta>,
     /// The kernel's names of its drop reasons.
     pub reasons: BTreeMap<u32, String>,
-    /// Qdisc configuration by namespace and device, as read when recording
-    /// began; null where nobody read it.
-    pub qdiscs: Option<serde_json::Value>,
+    /// Qdisc configuration by namespace and device: the observer's own
+    /// namespace as recording begins, those of the senders too as it ends.
+    /// Null where nobody read it.
+    pub qdiscs: Option<Recorded>,
+    /// Devices that are, two by two, the ends of a shaper (`--pair`).
+    #[serde(default)]
+    pub pairs: Pairs,
     /// What two traces it was merged from; null otherwise.
     pub merged: Option<serde_json::Value>,
     /// In what a flight recorder kept: why.
@@ -154,6 +160,7 @@ impl Meta {
                 .collect(),
             reasons: source.reasons.clone(),
             qdiscs: None,
+            pairs: Pairs::default(),
             merged: None,
             preserved: None,
             end: None,

@@ -15,6 +15,7 @@
 //! | [`reader`] | a trace as segments, batches and journeys |
 //! | [`select`] | which datagrams a question is about |
 //! | [`answer`] | the report of a trace |
+//! | `lookback` | which records it needs for its diagnosis |
 //! | [`compare`] | what is different between runs, and whether that is chance |
 //! | [`curves`] | what there is to draw |
 //! | [`merge`] | two hosts' halves, joined |
@@ -30,6 +31,7 @@ pub mod export;
 mod files;
 pub mod flight;
 pub mod histograms;
+mod lookback;
 pub mod merge;
 pub mod meta;
 pub mod packets;

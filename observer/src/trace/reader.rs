@@ -20,13 +20,14 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use observer_ebpf::abi::{FlowRecord, JourneyRecord, RecordKind, WaitKind, WaitRecord};
+use observer_ebpf::abi::{FlowRecord, JourneyRecord, RecordKind, WaitKind, WaitRecord, flow_id};
 
 use super::meta::Meta;
 use super::segment::{Closed, OpenMark, Segment, Step, WAIT_COLUMNS};
 use super::table::{CHUNK_ROWS, FileInfo, TableReader};
 use super::{TraceError, files, packets};
-use crate::correlate::{Correlator, Journey};
+use crate::correlate::{Correlator, Journey, stream};
+use crate::diagnose::configured::Configuration;
 use crate::source::{Batch, Tables};
 
 /// A trace on disk.
@@ -212,6 +213,23 @@ impl Trace {
         Ok(segment)
     }
 
+    /// What was configured on the way of its datagrams, as it was read last.
+    ///
+    /// # Errors
+    ///
+    /// If a segment cannot be read.
+    pub fn configuration(&self) -> Result<Configuration, TraceError> {
+        // meta.json has what was read last if it was written at the end.
+        if self.meta.end.is_none() {
+            for number in self.numbers.iter().rev() {
+                if let Some(qdiscs) = self.segment(*number)?.qdiscs {
+                    return Ok(Configuration::from(&qdiscs));
+                }
+            }
+        }
+        Ok(self.meta.qdiscs.as_ref().map(Configuration::from).unwrap_or_default())
+    }
+
     /// Opens a file of a segment, with the columns `wanted`.
     ///
     /// # Errors
@@ -258,7 +276,12 @@ impl Trace {
 
     /// The records as they came, in batches.
     pub fn replay(&self) -> Replay<'_> {
-        Replay { trace: self, next: 0, current: None, measure_from_ns: i64::MIN }
+        Replay { trace: self, next: 0, end: self.numbers.len(), current: None, measure_from_ns: i64::MIN }
+    }
+
+    /// The records of the segment at place `at` of [`Trace::numbers`] alone.
+    pub fn replay_segment(&self, at: usize) -> Replay<'_> {
+        Replay { next: at, end: self.numbers.len().min(at.saturating_add(1)), ..self.replay() }
     }
 
     /// The journeys in the order in which they ended, or nearly: the kernel's
@@ -288,6 +311,7 @@ pub enum Event {
 pub struct Replay<'a> {
     trace: &'a Trace,
     next: usize,
+    end: usize,
     current: Option<Current>,
     /// Datagrams offered before this are left out of the distributions.
     pub measure_from_ns: i64,
@@ -312,7 +336,9 @@ impl Replay<'_> {
         batch.clear();
         loop {
             let Some(current) = &mut self.current else {
-                let Some(number) = self.trace.numbers.get(self.next) else { return Ok(None) };
+                let Some(number) = self.trace.numbers.get(..self.end).and_then(|n| n.get(self.next)) else {
+                    return Ok(None);
+                };
                 let segment = self.trace.segment(*number)?;
                 // What a flight recorder forgot.
                 if self.next == 0 {
@@ -381,7 +407,8 @@ fn journeys(
     Ok(rows as u64)
 }
 
-fn waits(
+/// Reads `left` waits into `batch`.
+pub(super) fn waits(
     mut reader: Option<&mut TableReader>,
     mut left: u64,
     batch: &mut Batch,
@@ -446,6 +473,8 @@ impl Iterator for Journeys<'_> {
             }
         }
         let record = self.ready.pop_front()?;
+        let (sender, receiver) = self.correlator.flows.namespaces(flow_id(record.run, stream(&record)));
+        let record = self.replay.trace.meta.pairs.resolve(record, sender, receiver);
         Some(Ok(self.correlator.journey(&record)))
     }
 }

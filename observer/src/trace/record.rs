@@ -25,6 +25,8 @@ use super::meta::{End, Meta};
 use super::segment::{Closing, SegmentWriter};
 use super::trigger::Trigger;
 use super::{TraceError, files, histograms};
+use crate::correlate::pair::Pairs;
+use crate::diagnose::configured::{Configuration, Recorded};
 use crate::host::monotonic_ns;
 use crate::metrics::counts::RecordsSeen;
 use crate::pipeline::SegmentView;
@@ -54,8 +56,11 @@ pub struct RecordOptions {
     pub interval: Duration,
     /// For meta.json.
     pub command_line: Vec<String>,
-    /// For meta.json: the configuration of the qdiscs, if somebody read it.
-    pub qdiscs: Option<serde_json::Value>,
+    /// For meta.json: the configuration of the qdiscs, as far as it is known
+    /// from the start.
+    pub qdiscs: Option<Recorded>,
+    /// For meta.json: devices that together are a shaper.
+    pub pairs: Pairs,
 }
 
 /// What has come of a recording so far.
@@ -121,6 +126,7 @@ pub struct Recorder {
     /// A trigger that has fired is quiet until the window has passed.
     quiet_until_ns: u64,
     merged: Option<serde_json::Value>,
+    qdiscs: Option<Recorded>,
 }
 
 struct Writing {
@@ -149,6 +155,7 @@ impl Recorder {
             _ => TraceError::io("create", &mark)(e),
         })?;
         Ok(Self {
+            qdiscs: options.qdiscs.clone(),
             options,
             status: Arc::default(),
             extract: histograms::Extract::default(),
@@ -168,6 +175,17 @@ impl Recorder {
         self.merged = Some(merged);
     }
 
+    /// Says in meta.json which devices are, two by two, the ends of a shaper;
+    /// to be said before [`Recorder::begin`].
+    pub fn pairs(&mut self, pairs: &Pairs) {
+        self.options.pairs.clone_from(pairs);
+    }
+
+    /// What is known of it from the start.
+    pub fn options(&self) -> &RecordOptions {
+        &self.options
+    }
+
     /// What comes of it.
     pub fn status(&self) -> Arc<Status> {
         Arc::clone(&self.status)
@@ -180,6 +198,7 @@ impl Recorder {
         let mut meta = Meta::new(source, self.options.command_line.clone(), interval_ns);
         meta.window_ns = self.options.window.map(|w| u64::try_from(w.as_nanos()).unwrap_or(u64::MAX));
         meta.qdiscs.clone_from(&self.options.qdiscs);
+        meta.pairs.clone_from(&self.options.pairs);
         meta.merged = self.merged.take();
         match self.start(meta) {
             Ok(writing) => self.writer = Some(writing),
@@ -249,6 +268,7 @@ impl Recorder {
 
     /// Closes the open segment.
     pub fn close(&mut self, segment: SegmentView<'_>, tables: &Tables, closed: Closed) {
+        let qdiscs = self.configured(segment.configuration, closed);
         let Some(writing) = &self.writer else { return };
         let at_ns = match closed {
             Closed::Interval(at_ns) => at_ns,
@@ -264,11 +284,24 @@ impl Recorder {
             forgotten: segment.waits.forgotten - self.last_forgotten,
             left_out,
             unrecorded: std::mem::take(&mut self.unrecorded),
+            qdiscs,
         };
         (self.last_seen, self.last_forgotten) = (seen, segment.waits.forgotten);
         self.status.unrecorded.fetch_add(closing.unrecorded, Ordering::Relaxed);
         (self.segment_from_ns, self.in_segment) = (at_ns, 0);
         let _ = writing.queue.send(Message::Close(Box::new(closing)));
+    }
+
+    /// The configuration, where it is another one than was written last, or
+    /// was written into a segment that will be forgotten.
+    fn configured(&mut self, now: &Configuration, closed: Closed) -> Option<Recorded> {
+        let now = Some(now.record()).filter(|r| !r.is_empty())?;
+        let written = self.qdiscs.as_ref().is_some_and(|before| before.is_as(&now));
+        if written && closed != Closed::Final && self.options.window.is_none() {
+            return None;
+        }
+        self.qdiscs = Some(now.clone());
+        Some(now)
     }
 
     /// Looks at an interval's report, and preserves the window if a trigger
@@ -353,6 +386,9 @@ impl Writer {
     fn close(&mut self, closing: Closing) -> Result<(), TraceError> {
         let (segment, bytes) = self.segments.close(closing)?;
         let packets = segment.files.packets.map_or(0, |f| f.rows);
+        if segment.qdiscs.is_some() {
+            self.meta.qdiscs.clone_from(&segment.qdiscs);
+        }
         self.end.segments += 1;
         self.end.last = Some(segment.number);
         self.end.packets += packets;

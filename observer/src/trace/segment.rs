@@ -22,6 +22,7 @@ use super::meta::{Anchor, SCHEMA};
 use super::state::{FlowEnd, TablesState};
 use super::table::{Column, FileInfo, GROUP_ROWS, Kind, Layout, TableWriter, Values, column};
 use super::{TraceError, files, histograms, packets};
+use crate::diagnose::configured::Recorded;
 use crate::report::Waits;
 use crate::source::{Batch, Tables};
 
@@ -74,6 +75,10 @@ pub struct Segment {
     /// closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<TablesState>,
+    /// The qdisc configuration when it was closed, where it is another one
+    /// than before; in a flight recorder's segments, always.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qdiscs: Option<Recorded>,
     /// Its other files.
     pub files: Files,
 }
@@ -158,6 +163,8 @@ pub struct Closing {
     pub left_out: (u64, u64),
     /// Records that did not fit the queue to the recording thread.
     pub unrecorded: u64,
+    /// The qdisc configuration, where it is another one than before.
+    pub qdiscs: Option<Recorded>,
 }
 
 /// Writes segments, one after the other.
@@ -390,6 +397,7 @@ impl SegmentWriter {
             unrecorded: closing.unrecorded,
             known_flows,
             before: self.before.take(),
+            qdiscs: closing.qdiscs,
             files: written,
         };
         self.before = self.known_flows.is_some().then(|| segment.tables.clone());

@@ -1,5 +1,6 @@
 //! Which datagrams of a trace a question is about.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -201,6 +202,15 @@ impl Picker {
     /// For a trace whose observation began at `start_ns`.
     pub fn new(selection: &Selection, start_ns: u64) -> Self {
         Self { selection: selection.clone(), bounds: selection.bounds_ns(start_ns), ..Self::default() }
+    }
+
+    /// Whether a record is of the time selected, of before, or of after.
+    pub fn time_of(&self, record: &JourneyRecord) -> Ordering {
+        match record.offer_ns {
+            ns if ns < self.bounds.0 => Ordering::Less,
+            ns if ns >= self.bounds.1 => Ordering::Greater,
+            _ => Ordering::Equal,
+        }
     }
 
     /// Whether the journey is selected; it is counted then.

@@ -10,8 +10,10 @@ use super::super::{Trace, TraceError, files};
 use super::What;
 use super::stats::MOST;
 use crate::component::Component;
+use crate::diagnose::configured::Recorded;
 use crate::metrics::{Latency, Quantile, Window};
 use crate::report::{Detail, Report};
+use crate::view::units::{bit_rate, bytes};
 
 /// Offered loads that differ by more than this are not the same load.
 const SAME_LOAD: f64 = 0.05;
@@ -27,8 +29,8 @@ pub struct Run {
     pub kernel: String,
     /// Its host.
     pub host: String,
-    /// Its qdisc configuration.
-    pub qdiscs: Option<serde_json::Value>,
+    /// What its qdiscs were configured to; `None` if nobody read it.
+    pub qdiscs: Option<BTreeSet<String>>,
     /// Its report.
     pub report: Report,
     detail: Detail,
@@ -38,6 +40,24 @@ pub struct Run {
     rate: f64,
     size: f64,
     flows: usize,
+}
+
+/// What is configured, wherever: namespaces and devices are named anew with
+/// every set-up.
+fn configured(recorded: &Recorded) -> BTreeSet<String> {
+    let all = recorded.namespaces.iter().flat_map(|n| &n.qdiscs);
+    all.map(|q| {
+        let c = &q.config;
+        let figures = [
+            c.rate_bit_s.map(|r| bit_rate(float(r))),
+            c.burst_bytes.map(|b| format!("burst {}", bytes(float(b)))),
+            c.limit_bytes.map(|b| format!("limit {}", bytes(float(b)))),
+            c.limit_packets.map(|n| format!("limit {n} packets")),
+        ];
+        let figures: Vec<String> = figures.into_iter().flatten().collect();
+        format!("{} {}", q.kind, figures.join(" ")).trim_end().to_owned()
+    })
+    .collect()
 }
 
 /// Some neighbouring segments together. Their distributions are kept as the
@@ -98,7 +118,7 @@ impl Run {
             name: trace.dir().display().to_string(),
             kernel: trace.meta.kernel.clone(),
             host: trace.meta.host.clone(),
-            qdiscs: trace.meta.qdiscs.clone(),
+            qdiscs: trace.meta.qdiscs.as_ref().map(configured),
             detail: trace.meta.detail,
             hooks,
             missing: trace.missing()?.sentence(),

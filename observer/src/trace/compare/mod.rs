@@ -12,6 +12,8 @@ pub mod page;
 pub mod show;
 pub mod stats;
 
+use std::collections::BTreeSet;
+
 use serde::{Deserialize, Serialize};
 
 pub use load::{Run, Sample};
@@ -275,8 +277,20 @@ fn sentence(verdict: Verdict, component: Option<&str>, rows: &[Row], reasons: &[
 
 fn notes(a: &Run, b: &Run) -> Vec<String> {
     let mut notes: Vec<String> = [a, b].into_iter().flat_map(Run::notes).collect();
-    if a.qdiscs != b.qdiscs {
-        notes.push("the recorded qdisc configurations differ".to_owned());
+    if let (Some(of_a), Some(of_b)) = (&a.qdiscs, &b.qdiscs)
+        && of_a != of_b
+    {
+        let alone = |x: &BTreeSet<String>, y: &BTreeSet<String>| {
+            let alone: Vec<&str> = x.difference(y).map(String::as_str).collect();
+            if alone.is_empty() { "nothing".to_owned() } else { alone.join(", ") }
+        };
+        notes.push(format!(
+            "configured in {}, and not in the other: {}; in {}: {}",
+            a.name,
+            alone(of_a, of_b),
+            b.name,
+            alone(of_b, of_a)
+        ));
     }
     if a.kernel != b.kernel {
         notes.push(format!("different kernels: {} and {}", a.kernel, b.kernel));

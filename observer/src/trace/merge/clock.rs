@@ -295,6 +295,11 @@ fn range(above: &[Point], below: &[Point], t: f64, _length: f64, slack: f64) -> 
 mod tests {
     use super::*;
 
+    #[expect(clippy::cast_possible_truncation, reason = "a test's times")]
+    fn whole(ns: f64) -> i64 {
+        ns.round() as i64
+    }
+
     /// A minute of traffic, 500/s, with queueing noise, some of it never gone.
     struct Case {
         rng: fastrand::Rng,
@@ -316,13 +321,13 @@ mod tests {
         }
 
         fn to_a(&self, b: u64) -> u64 {
-            let offset = self.offset + ((b - self.start) as f64 * self.drift).round() as i64;
-            (b as i64 - offset) as u64
+            let offset = self.offset + whole((b - self.start) as f64 * self.drift);
+            (b.cast_signed() - offset).cast_unsigned()
         }
 
         fn wire(&mut self) -> u64 {
             let queue = if self.rng.u8(..4) == 0 { -self.rng.f64().max(1e-9).ln() * 300_000.0 } else { 0.0 };
-            20_000 + self.rng.u64(..2_000) + queue as u64
+            20_000 + self.rng.u64(..2_000) + whole(queue).cast_unsigned()
         }
 
         fn bounds(&mut self, back: bool) -> Bounds {
@@ -386,7 +391,7 @@ mod tests {
         let clock = bounds.clock().unwrap();
         assert!(clock.bent_ns > 100_000, "{clock:?}");
         for i in [0, 250, 500, 750, 999] {
-            let error = (clock.offset_at(start + i * 20_000_000) - truth(i) as i64).unsigned_abs();
+            let error = (clock.offset_at(start + i * 20_000_000) - truth(i).cast_signed()).unsigned_abs();
             assert!(error <= clock.within_ns.unwrap(), "{error} at {i}: {clock:?}");
         }
     }

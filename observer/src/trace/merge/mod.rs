@@ -107,6 +107,7 @@ pub fn merge(
         dir: out.to_owned(),
         command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
         qdiscs: tx.meta.qdiscs.clone(),
+        pairs: tx.meta.pairs.clone(),
         interval: std::time::Duration::from_secs(1),
         ..RecordOptions::default()
     })?;
