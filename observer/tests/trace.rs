@@ -11,6 +11,7 @@ use std::{
 };
 
 use observer::{
+    diagnose::evidence::{FIRST, LATEST},
     report::{Level, Report},
     snapshot::Snapshot,
     source::synthetic::{Plan, Spread, Synthetic},
@@ -93,22 +94,21 @@ fn the_diagnosis_is_that_of_the_first_and_the_latest_records() {
     assert!(live.sender_queue.is_some() && live.limiter.is_some() && live.receiver_queue.is_some());
     assert!(live.receiver_queue.as_ref().unwrap().run_queue_share > 0.0);
     let trace = Trace::open(dir.path()).unwrap();
-    // Only the others may be unreadable.
-    let middle: Vec<u64> = trace
-        .numbers()
-        .iter()
-        .copied()
-        .filter(|n| {
-            let path = dir.path().join(format!("packets-{n:06}.parquet"));
-            let whole = fs::read(&path).unwrap();
-            fs::write(&path, b"nonsense").unwrap();
-            let readable = answer::report(&trace, &Selection::default(), &mut |_, _| {}).is_ok();
-            fs::write(&path, whole).unwrap();
-            readable
-        })
-        .collect();
+    // Those in the middle are not read.
+    let journeys = |n: &u64| trace.segment(*n).unwrap().measured.journeys();
+    let (mut before, mut after) = (0, trace.numbers().iter().map(journeys).sum::<u64>());
+    let middle = trace.numbers().iter().filter(|n| {
+        let passed = before >= FIRST as u64;
+        before += journeys(n);
+        after -= journeys(n);
+        passed && after >= LATEST as u64
+    });
+    let middle: Vec<PathBuf> = middle.map(|n| dir.path().join(format!("packets-{n:06}.parquet"))).collect();
     assert!((2..6).contains(&middle.len()), "{middle:?} of {:?}", trace.numbers());
+    let whole: Vec<Vec<u8>> = middle.iter().map(|path| fs::read(path).unwrap()).collect();
+    middle.iter().for_each(|path| fs::write(path, b"nonsense").unwrap());
     same(&live, &all(&trace).snapshot.total);
+    middle.iter().zip(whole).for_each(|(path, whole)| fs::write(path, whole).unwrap());
     same(&live, &from_records(&trace, &Selection::default()).unwrap().snapshot.total);
 }
 
@@ -233,8 +233,8 @@ fn read_all(dir: &Path) -> Result<(), TraceError> {
 #[test]
 fn damage_is_an_error_that_names_the_file() {
     let dir = tempfile::tempdir().unwrap();
-    // Two segments: a poll of the plan is 41 ms.
-    record(Plan { datagrams: 17_000, ..plan() }, dir.path());
+    // Two segments: a poll of the plan is 123 ms.
+    record(Plan { datagrams: 8_500, gap_ns: 15_000, ..plan() }, dir.path());
     read_all(dir.path()).unwrap();
     let mut rng = fastrand::Rng::with_seed(5);
     for path in files(dir.path()) {

@@ -11,10 +11,13 @@ use std::{
     time::Duration,
 };
 
-use load::{Progress, Schedule, SendConfig, Stop};
+use load::{Buffer, Progress, Schedule, SendConfig, Stop};
 use observer::{
+    diagnose::limiter::Limiter,
     kernel::attach::{AttachOptions, NamedRun},
     lab::scenario::{Scenario, Stage, target},
+    lab::{LabConfig, Tbf},
+    model::two_sided::Kind,
     session::Session,
     snapshot::Snapshot,
     trace::{
@@ -69,6 +72,32 @@ fn a_live_runs_trace_has_its_report_to_the_last_digit() {
     let each = end.bytes as f64 / end.packets as f64;
     eprintln!("{each:.1} bytes and {} ns of CPU per datagram", end.cpu_ns / end.packets);
     assert!(each <= MOST_BYTES, "{each}");
+}
+
+#[test]
+fn a_limiter_and_what_it_is_configured_to_are_in_the_trace() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join("t");
+    // 1.3 times what passes, for two seconds.
+    let load = SendConfig { size: 1_200, sndbuf: Buffer::Bytes(64 << 20), ..load_of(5_200, 2_600.0) };
+    let shaper = Tbf { rate_bit_per_s: 20_000_000, burst_bytes: 64 << 10, limit_bytes: 64_000_000 };
+    let lab = LabConfig { shaper: Some(shaper), ..LabConfig::default() };
+    let (live, status) = play(&Scenario { lab, ..Scenario::new(load) }, &to);
+    assert_eq!(status.failed(), None);
+    let limiter = live.total.limiter.clone().unwrap();
+    assert_eq!(limiter.kind, Kind::Tbf, "{limiter:?}");
+    let trace = Trace::open(&to).unwrap();
+    let of = |answer: answer::Answer| answer.snapshot.total.clone();
+    let fast = of(answer::report(&trace, &Selection::default(), &mut |_, _| {}).unwrap());
+    let slow = of(answer::from_records(&trace, &Selection::default(), &mut |_, _| {}).unwrap());
+    assert_eq!((&*fast, &*slow), (&*live.total, &*live.total));
+    let configured = fast.limiter.as_ref().unwrap().configured.clone().unwrap();
+    assert_eq!((configured.kind.as_str(), configured.rate_bit_s), ("tbf", Some(20_000_000)));
+
+    let done = Command::new(env!("CARGO_BIN_EXE_observer")).args(["limiter", "--json"]).arg(&to).output();
+    let printed: Limiter = serde_json::from_slice(&done.unwrap().stdout).unwrap();
+    assert_eq!(printed, limiter);
 }
 
 /// Kills made; `TRACE_KILLS` makes it more.

@@ -62,14 +62,27 @@ pub fn report(trace: &Trace, selection: &Selection, progress: Progress<'_>) -> R
     }
 }
 
-/// The report from the recorded distributions alone.
+/// The report from the recorded distributions.
 ///
 /// # Errors
 ///
 /// What is wrong with the trace.
 pub fn from_histograms(trace: &Trace, progress: Progress<'_>) -> Result<Answer, TraceError> {
+    added_up(trace, lookback::needs(trace)?, progress)
+}
+
+/// As [`from_histograms`], without a diagnosis: no record is read.
+///
+/// # Errors
+///
+/// What is wrong with the trace.
+pub fn undiagnosed(trace: &Trace, progress: Progress<'_>) -> Result<Answer, TraceError> {
+    added_up(trace, vec![Need::Nothing; trace.numbers().len()], progress)
+}
+
+fn added_up(trace: &Trace, needs: Vec<Need>, progress: Progress<'_>) -> Result<Answer, TraceError> {
+    let diagnosed = needs.contains(&Need::Records);
     let mut pipeline = pipeline(trace)?;
-    let needs = lookback::needs(trace)?;
     let mut datagrams = 0;
     let mut last = None;
     let mut measure_from_ns = i64::MIN;
@@ -98,7 +111,7 @@ pub fn from_histograms(trace: &Trace, progress: Progress<'_>) -> Result<Answer, 
                         measure_from_ns = *ns;
                     }
                 }
-                if trace.meta.detail == Detail::Full {
+                if diagnosed {
                     let (delivered, dropped) = segment.left_out;
                     pipeline.pass_evidence(segment.measured.journeys(), delivered.saturating_add(dropped));
                 }
@@ -165,19 +178,17 @@ fn replay(
         let (from, _) = selection.bounds_ns(start_ns);
         pipeline.pick(Picker::new(selection, start_ns), u64::try_from(from).unwrap_or(0).max(start_ns));
     }
+    let first = trace.numbers().first().map(|n| trace.segment(*n)).transpose()?;
+    if let Some(first) = first.filter(|_| selection.is_all()) {
+        begin(&mut pipeline, &first, true);
+    }
     let mut replay = trace.replay();
     let mut batch = Batch::default();
-    let (mut datagrams, mut done, mut last, mut begun) = (0, 0, None, false);
+    let (mut datagrams, mut done, mut last) = (0, 0, None);
     while let Some(event) = replay.next(&mut batch)? {
         match event {
+            Event::Before => pipeline.evidence(&batch),
             Event::Batch => {
-                if !begun {
-                    let first = trace.numbers().first().map(|n| trace.segment(*n)).transpose()?;
-                    if let Some(first) = first.filter(|_| selection.is_all()) {
-                        begin(&mut pipeline, &first, true);
-                    }
-                    begun = true;
-                }
                 datagrams += batch.journeys.len() as u64;
                 pipeline.measure_from(replay.measure_from_ns);
                 pipeline.batch(&batch);

@@ -11,6 +11,10 @@ use serde::de::DeserializeOwned;
 use super::TraceError;
 use super::meta::{LARGEST_JSON, SCHEMA};
 
+/// What the files of a segment begin with; first the one that makes the others
+/// count.
+pub(super) const WHAT: [&str; 6] = ["segment", "packets", "waits", "earlier", "unfinished", "histograms"];
+
 /// meta.json.
 pub(super) fn meta(dir: &Path) -> PathBuf {
     dir.join("meta.json")

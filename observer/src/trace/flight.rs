@@ -9,9 +9,10 @@ use std::collections::VecDeque;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::TraceError;
+use super::files::{self, WHAT};
 use super::meta::{End, Meta};
 use super::segment::Segment;
-use super::{TraceError, files};
 
 /// Deletes and preserves segments.
 #[derive(Debug)]
@@ -30,9 +31,6 @@ struct Kept {
     bytes: u64,
 }
 
-/// The files of a segment that may exist.
-const WHAT: [&str; 5] = ["segment", "packets", "waits", "unfinished", "histograms"];
-
 impl Flight {
     /// For the trace in `dir`.
     pub fn new(dir: &Path, window_ns: u64) -> Self {
@@ -46,7 +44,7 @@ impl Flight {
             number: segment.number,
             to_ns: segment.to_ns,
             packets: f.packets.map_or(0, |f| f.rows),
-            bytes: [f.packets, f.waits, f.unfinished, f.histograms].iter().flatten().map(|f| f.bytes).sum(),
+            bytes: f.bytes(),
         });
         let horizon = segment.to_ns.saturating_sub(self.window_ns);
         while self.kept.len() > 1 && self.kept.front().is_some_and(|k| k.to_ns < horizon) {

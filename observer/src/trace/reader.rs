@@ -131,16 +131,7 @@ impl Trace {
 
     fn is_sound(&self, number: u64) -> bool {
         let Ok(segment) = self.segment(number) else { return false };
-        let files = segment.files;
-        [
-            ("packets", files.packets),
-            ("waits", files.waits),
-            ("unfinished", files.unfinished),
-            ("histograms", files.histograms),
-        ]
-        .into_iter()
-        .filter_map(|(what, info)| info.map(|info| (what, info)))
-        .all(|(what, info)| {
+        segment.files.each().all(|(what, info)| {
             let path = files::of_segment(&self.dir, what, number);
             fs::read(path).is_ok_and(|b| b.len() as u64 == info.bytes && crc32fast::hash(&b) == info.crc32)
         })
@@ -245,6 +236,7 @@ impl Trace {
             "packets" => (segment.files.packets, packets::COLUMNS),
             "unfinished" => (segment.files.unfinished, packets::COLUMNS),
             "waits" => (segment.files.waits, WAIT_COLUMNS),
+            "earlier" => (segment.files.earlier, WAIT_COLUMNS),
             _ => (segment.files.histograms, super::histograms::COLUMNS),
         };
         let path = files::of_segment(&self.dir, what, segment.number);
@@ -300,6 +292,9 @@ impl Trace {
 /// What [`Replay::next`] found.
 #[derive(Debug)]
 pub enum Event {
+    /// What a flight recorder forgot, before anything else: flows, and waits of
+    /// their threads that are none of the trace's.
+    Before,
     /// A batch, or a part of one. Its flows and waits belong before its
     /// journeys.
     Batch,
@@ -340,9 +335,12 @@ impl Replay<'_> {
                     return Ok(None);
                 };
                 let segment = self.trace.segment(*number)?;
-                // What a flight recorder forgot.
                 if self.next == 0 {
                     batch.flows.extend(segment.known_flows.iter().map(FlowRecord::from));
+                    let mut earlier = self.trace.table(&segment, "earlier", |_| true)?;
+                    let path = files::of_segment(&self.trace.dir, "earlier", segment.number);
+                    let rows = segment.files.earlier.map_or(0, |f| f.rows);
+                    waits(earlier.as_mut(), rows, batch, &path)?;
                 }
                 self.next += 1;
                 self.current = Some(Current {
@@ -355,7 +353,7 @@ impl Replay<'_> {
                 if batch.is_empty() {
                     continue;
                 }
-                return Ok(Some(Event::Batch));
+                return Ok(Some(Event::Before));
             };
             let path = |what| files::of_segment(&self.trace.dir, what, current.segment.number);
             if current.left > 0 {
@@ -455,7 +453,7 @@ impl Iterator for Journeys<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         while self.ready.is_empty() && !self.over {
             match self.replay.next(&mut self.batch) {
-                Ok(Some(Event::Batch)) => {
+                Ok(Some(Event::Before | Event::Batch)) => {
                     self.correlator.control(&self.batch);
                     self.ready.extend(self.batch.journeys.drain(..));
                 }

@@ -3,6 +3,8 @@
 //! ```text
 //! packets-000007.parquet      a row per record
 //! waits-000007.parquet        a row per wait of a thread, if there were any
+//! earlier-000007.parquet      in a flight recorder: waits from before it, of
+//!                             threads whose datagrams were under way
 //! unfinished-000007.parquet   journeys without an outcome, in the last segment
 //! histograms-000007.parquet   the distributions over the segment
 //! segment-000007.json         all the rest; written last, with the lengths
@@ -11,11 +13,12 @@
 //!
 //! Without its segment-*.json a segment does not exist.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use observer_ebpf::abi::{JourneyRecord, WaitKind};
+use observer_ebpf::abi::{JourneyRecord, WaitKind, WaitRecord};
 use serde::{Deserialize, Serialize};
 
 use super::meta::{Anchor, SCHEMA};
@@ -90,10 +93,33 @@ pub struct Files {
     pub packets: Option<FileInfo>,
     /// waits-*.parquet.
     pub waits: Option<FileInfo>,
+    /// earlier-*.parquet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub earlier: Option<FileInfo>,
     /// unfinished-*.parquet.
     pub unfinished: Option<FileInfo>,
     /// histograms-*.parquet.
     pub histograms: Option<FileInfo>,
+}
+
+impl Files {
+    /// Those there are, with the names they begin with.
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, FileInfo)> {
+        [
+            ("packets", self.packets),
+            ("waits", self.waits),
+            ("earlier", self.earlier),
+            ("unfinished", self.unfinished),
+            ("histograms", self.histograms),
+        ]
+        .into_iter()
+        .filter_map(|(what, info)| info.map(|info| (what, info)))
+    }
+
+    /// Bytes of all of them.
+    pub fn bytes(&self) -> u64 {
+        self.each().map(|(_, info)| info.bytes).fold(0, u64::saturating_add)
+    }
 }
 
 /// What went through the pipeline.
@@ -185,6 +211,10 @@ pub struct SegmentWriter {
     known_flows: Option<Vec<FlowEnd>>,
     /// The same.
     before: Option<TablesState>,
+    /// The same: waits of the segments before this one, oldest first.
+    earlier: VecDeque<WaitRecord>,
+    /// Waits of this one, that will be among them.
+    recent: Vec<WaitRecord>,
 }
 
 struct Layouts {
@@ -218,6 +248,16 @@ impl Rows {
         self.values.iter_mut().for_each(Values::clear);
         self.rows = 0;
         Ok(())
+    }
+
+    fn wait(&mut self, wait: &WaitRecord) {
+        if let [kind, tid, from, to] = self.values.as_mut_slice() {
+            kind.push(wait.wait.into());
+            tid.push(wait.tid.into());
+            from.push(wait.from_ns.cast_signed());
+            to.push(wait.to_ns.cast_signed());
+        }
+        self.rows += 1;
     }
 
     fn finish(
@@ -264,6 +304,8 @@ impl SegmentWriter {
             mark: Some(mark),
             known_flows: carry_flows.then(Vec::new),
             before: None,
+            earlier: VecDeque::new(),
+            recent: Vec::new(),
         })
     }
 
@@ -281,14 +323,11 @@ impl SegmentWriter {
             return Ok(());
         }
         self.step(batch);
+        if self.known_flows.is_some() {
+            self.recent.extend(&batch.waits);
+        }
         for wait in &batch.waits {
-            if let [kind, tid, from, to] = self.waits.values.as_mut_slice() {
-                kind.push(wait.wait.into());
-                tid.push(wait.tid.into());
-                from.push(wait.from_ns.cast_signed());
-                to.push(wait.to_ns.cast_signed());
-            }
-            self.waits.rows += 1;
+            self.waits.wait(wait);
             let length = wait.to_ns.saturating_sub(wait.from_ns);
             match WaitKind::from_u8(wait.wait) {
                 Some(WaitKind::RunQueue) => self.wait_totals.run_queue.count(length),
@@ -363,6 +402,7 @@ impl SegmentWriter {
             waits: self.waits.finish(|| path("waits"), &self.layouts.waits)?,
             ..Files::default()
         };
+        written.earlier = self.write_earlier(closing.at_ns)?;
         if !closing.tables.unfinished.is_empty() {
             let mut rows = Rows::new(packets::COLUMNS);
             for record in &closing.tables.unfinished {
@@ -404,8 +444,25 @@ impl SegmentWriter {
         let text = files::write_json(&path("segment"), &segment)?;
         self.number += 1;
         self.from_ns = closing.at_ns;
-        let all = [written.packets, written.waits, written.unfinished, written.histograms];
-        Ok((segment, text + all.iter().flatten().map(|f| f.bytes).sum::<u64>()))
+        Ok((segment, text + written.bytes()))
+    }
+
+    /// Writes the waits from before the segment that a datagram of it may have
+    /// met, and moves its own among them.
+    fn write_earlier(&mut self, now_ns: u64) -> Result<Option<FileInfo>, TraceError> {
+        let first_ns = self.offer_ns.map_or(u64::MAX, |o| u64::try_from(o.0).unwrap_or(0));
+        let mut rows = Rows::new(WAIT_COLUMNS);
+        for wait in self.earlier.iter().filter(|w| w.to_ns > first_ns) {
+            rows.wait(wait);
+        }
+        let path = files::of_segment(&self.dir, "earlier", self.number);
+        let written = rows.finish(|| path.clone(), &self.layouts.waits)?;
+        self.earlier.extend(self.recent.drain(..));
+        let old = |w: &WaitRecord| w.to_ns.saturating_add(EARLIER_NS) < now_ns;
+        while self.earlier.len() > EARLIER || self.earlier.front().is_some_and(old) {
+            self.earlier.pop_front();
+        }
+        Ok(written)
     }
 
     fn remember(&mut self, steps: &[Step]) {
@@ -424,7 +481,7 @@ impl SegmentWriter {
     /// Gives up the open segment: removes what there is of it.
     pub fn abandon(&mut self) {
         (self.packets.file, self.waits.file) = (None, None);
-        for what in ["packets", "waits", "unfinished", "histograms", "segment"] {
+        for what in files::WHAT {
             let path = files::of_segment(&self.dir, what, self.number);
             // It may not be there; what cannot be removed does no harm, since
             // it has no segment-*.json.
@@ -440,5 +497,9 @@ impl SegmentWriter {
     }
 }
 
+/// Waits that a flight recorder remembers, and for how long: longer than a
+/// datagram is under way.
+const EARLIER: usize = GROUP_ROWS;
+const EARLIER_NS: u64 = 10_000_000_000;
 /// Ends of flows that a flight recorder remembers.
 const KNOWN: usize = 2_048;

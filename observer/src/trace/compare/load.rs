@@ -31,7 +31,7 @@ pub struct Run {
     pub host: String,
     /// What its qdiscs were configured to; `None` if nobody read it.
     pub qdiscs: Option<BTreeSet<String>>,
-    /// Its report.
+    /// Its report, without a diagnosis.
     pub report: Report,
     detail: Detail,
     hooks: BTreeSet<(String, String)>,
@@ -85,7 +85,7 @@ pub struct Sample {
 
 impl Run {
     pub(super) fn read(trace: &Trace, progress: &mut dyn FnMut(usize, usize)) -> Result<Self, TraceError> {
-        let report = (*answer::from_histograms(trace, &mut |_, _| {})?.snapshot.total).clone();
+        let report = (*answer::undiagnosed(trace, &mut |_, _| {})?.snapshot.total).clone();
         let mut batches: Vec<Batch> = Vec::new();
         let mut before: Option<Segment> = None;
         let mut together = 1;
@@ -250,7 +250,8 @@ impl Batch {
             let earlier = match before {
                 Some(before) => sum(before),
                 None => {
-                    segment.before.as_ref().map_or(0, |t| t.flows.iter().filter(|f| f.admitted).map(of).sum())
+                    let flows = segment.before.iter().flat_map(|t| &t.flows);
+                    flows.filter(|f| f.admitted).map(of).fold(0, u64::saturating_add)
                 }
             };
             sum(segment).saturating_sub(earlier)

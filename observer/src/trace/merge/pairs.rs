@@ -159,7 +159,7 @@ impl<'a> Side<'a> {
             }
             self.at = 0;
             match self.replay.next(&mut self.batch)? {
-                Some(Event::Batch) => {}
+                Some(Event::Before | Event::Batch) => {}
                 Some(Event::Close(_)) => self.segments += 1,
                 None => {
                     let last = self.trace.numbers().last().map(|n| self.trace.segment(*n)).transpose()?;

@@ -105,7 +105,7 @@ impl<'a> Joined<'a> {
             let mut replay = trace.replay();
             let mut batch = Batch::default();
             while let Some(event) = replay.next(&mut batch)? {
-                if let Event::Batch = event {
+                if let Event::Before | Event::Batch = event {
                     waits.extend(batch.waits.iter().map(|w| if first { *w } else { self.wait(w) }));
                 }
             }
