@@ -33,6 +33,16 @@ impl Stop {
         self.own.load(Ordering::Acquire) || self.parent.as_ref().is_some_and(|p| p.load(Ordering::Acquire))
     }
 
+    /// Sleeps for `time`, or until the flag is set: it is looked at every 50 ms.
+    pub(crate) fn sleep(&self, time: Duration) {
+        let mut left = time;
+        while !left.is_zero() && !self.is_set() {
+            let now = left.min(POLL);
+            std::thread::sleep(now);
+            left -= now;
+        }
+    }
+
     /// A flag that follows this one and can be set without setting it: a run
     /// ends its own threads without ending its caller's.
     pub(crate) fn child(&self) -> Self {
@@ -49,6 +59,16 @@ impl Stop {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sleep_ends_with_the_flag() {
+        let stop = Stop::new();
+        let (begin, other) = (std::time::Instant::now(), stop.clone());
+        let setter = std::thread::spawn(move || other.set());
+        stop.sleep(Duration::from_secs(3600));
+        setter.join().unwrap();
+        assert!(begin.elapsed() < Duration::from_secs(60));
+    }
 
     #[test]
     fn a_child_follows_and_does_not_lead() {

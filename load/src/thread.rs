@@ -3,7 +3,7 @@
 
 use std::num::NonZeroU64;
 
-use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity, set_current_timer_slack};
 
 /// A CPU the calling thread could not be pinned to.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -23,6 +23,12 @@ pub fn pin(cpu: usize) -> Result<(), PinError> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set).map_err(|source| PinError { cpu, source })
+}
+
+/// Whether the calling thread may run on `cpu`; true where that is not known,
+/// so that pinning finds out.
+pub fn may_use(cpu: usize) -> bool {
+    cpu < CpuSet::MAX_CPU && sched_getaffinity(None).map_or(true, |set| set.is_set(cpu))
 }
 
 /// Asks for timers without the default 50 µs of slack. A kernel that refuses
@@ -57,6 +63,7 @@ mod tests {
     fn an_impossible_cpu_is_refused_with_its_number() {
         for cpu in [1000, CpuSet::MAX_CPU, usize::MAX] {
             assert!(pin(cpu).unwrap_err().to_string().contains(&cpu.to_string()));
+            assert!(!may_use(cpu));
         }
     }
 }

@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::schedule::{MAX_RATE, MIN_RATE};
+
 /// Text that is not the figure it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {what}: {why}; write {example}")]
@@ -42,7 +44,7 @@ fn split<'a>(text: &'a str, of: (&'static str, &'static str)) -> Result<(f64, &'
 /// A rate, per second: `500`, `50k`, `1.6M`, `1.6M/s`, `2G/s`.
 ///
 /// # Errors
-/// [`UnitError`] for anything else, and for 0.
+/// [`UnitError`] for anything else, and outside 0.001/s to 1G/s.
 pub fn rate(text: &str) -> Result<f64, UnitError> {
     let (value, unit) = split(text, RATE)?;
     let scale = match unit.strip_suffix("/s").unwrap_or(unit).trim_end() {
@@ -54,10 +56,10 @@ pub fn rate(text: &str) -> Result<f64, UnitError> {
         _ => return Err(error(text, RATE, "its unit is unknown")),
     };
     let rate = value * scale;
-    if rate > 0.0 && rate <= crate::schedule::MAX_RATE {
+    if (MIN_RATE..=MAX_RATE).contains(&rate) {
         Ok(rate)
     } else {
-        Err(error(text, RATE, "it must be above 0 and at most 1G/s"))
+        Err(error(text, RATE, "it must be from 0.001/s to 1G/s"))
     }
 }
 
@@ -202,7 +204,8 @@ mod tests {
             (duration("1e999s").unwrap_err().to_string(), "unknown"),
             (duration("99999999h").unwrap_err().to_string(), "a year"),
             (rate("5m/s").unwrap_err().to_string(), "`M` is"),
-            (rate("0").unwrap_err().to_string(), "above 0"),
+            (rate("0").unwrap_err().to_string(), "from 0.001/s"),
+            (rate("0.0000001").unwrap_err().to_string(), "from 0.001/s"),
             (rate("100ms").unwrap_err().to_string(), "50k"),
             (rate("fast").unwrap_err().to_string(), "number"),
             (size("1.5").unwrap_err().to_string(), "whole"),

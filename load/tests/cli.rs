@@ -126,6 +126,66 @@ fn an_interrupted_suite_names_what_was_not_run_and_writes_its_report() {
     }
 }
 
+/// However large the figures, a signal ends it within two seconds.
+#[test]
+fn the_largest_figures_end_when_they_are_told_to() {
+    let dir = tempfile::tempdir().unwrap();
+    for (i, schedule) in [
+        "burst = 4611686018427387904\nevery = \"1s\"\ncount = 1000000000",
+        "burst = 90000000000\nevery = \"1s\"\nbursts = 3\n[target]\nengine = \"driver\"\nidle = \"sleep:1s\"\npoll = \"1s\"",
+        "poisson = \"1G/s\"\nduration = \"10h\"",
+        "rate = \"1G/s\"\non = \"1s\"\noff = \"300h\"\nduration = \"1000h\"",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let file = dir.path().join(format!("{i}.toml"));
+        std::fs::write(&file, format!("[schedule]\n{schedule}\n")).unwrap();
+        let child = command(&format!("run {} --json", file.display())).stdout(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(500));
+        let begin = std::time::Instant::now();
+        let pid = rustix::process::Pid::from_child(&child);
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let out = child.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(2), "{schedule}");
+        // Two seconds on a quiet machine; this one also builds and tests.
+        assert!(begin.elapsed() < Duration::from_secs(6), "{schedule}: {:?}", begin.elapsed());
+        let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        assert_eq!(report["verdict"], "invalid", "{schedule}");
+    }
+}
+
+#[test]
+fn a_report_that_cannot_be_written_costs_neither_the_run_nor_the_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("w.toml"), "[schedule]\nrate = \"1k/s\"\nduration = \"300ms\"\n").unwrap();
+    // A directory that cannot be is found before the run.
+    let line = format!("run {} --report {}/in", at("w.toml"), at("w.toml"));
+    let (code, out, err) = load(&line);
+    assert_eq!((code, out.as_str()), (4, ""), "{err}");
+    assert!(err.contains("cannot write") && err.trim_end().lines().count() == 1, "{err}");
+    // A stdout that is full does not cost the files, and one file not the others.
+    std::fs::create_dir_all(at("out/report.md")).unwrap();
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let line = format!("run {} --report {} --format md,json", at("w.toml"), at("out"));
+    assert_eq!(command(&line).stdout(full).status().unwrap().code(), Some(4));
+    assert!(std::fs::metadata(at("out/report.json")).unwrap().len() > 100);
+    let (code, out, err) = load(&line);
+    assert_eq!(code, 4, "{err}");
+    assert!(out.contains("result:") && err.contains("report.md") && !err.contains("report.json"), "{err}");
+    // Nor does a log that cannot be written.
+    let (code, out, err) = load("both --count 200 --log /dev/full");
+    assert_eq!(code, 4, "{err}");
+    assert!(out.contains("from intended") && err.contains("/dev/full"), "{out}{err}");
+}
+
+#[test]
+fn a_load_that_nobody_listens_to_is_invalid() {
+    let (code, report) = json("send 127.0.0.1:9 --rate 1k --count 500 --json");
+    assert_eq!((code, &report["findings"][0]["check"]), (2, &"kernel-took-all".into()), "{report}");
+}
+
 #[test]
 fn a_suite_that_breaks_off_keeps_what_it_measured() {
     let dir = tempfile::tempdir().unwrap();

@@ -215,9 +215,11 @@ impl Pipeline {
         self.interval.stalls.clear();
     }
 
-    /// Starts in the middle of a run, when the tables were `tables`: a flight
-    /// recorder forgets what came before. Counts are from then on.
-    pub fn begin_at(&mut self, tables: &Tables) {
+    /// Starts in the middle of a run, when the tables were `tables` and times
+    /// had been laid down until `until_ns`, by octave: a flight recorder
+    /// forgets what came before. Counts are from then on.
+    pub fn begin_at(&mut self, tables: &Tables, until_ns: &[u64]) {
+        self.interval.stalls.resume(until_ns);
         let totals = Totals::of(tables, &self.meta, RecordsSeen::default(), false);
         self.left_out.delivered = totals.counts.delivered;
         self.left_out.dropped = totals.counts.dropped_total();

@@ -149,12 +149,13 @@ pub(crate) struct LoadArgs {
     /// Most messages in one call.
     #[arg(long, default_value_t = 64, value_name = "N")]
     batch: usize,
-    /// Datagrams the driver's ring holds.
-    #[arg(long, value_parser = units::size, default_value = "131072", value_name = "N")]
-    ring: usize,
-    /// What the driver's Sender does when the ring is empty: busy-spin, yield or sleep:TIME.
-    #[arg(long, value_parser = idle, default_value = "yield", value_name = "HOW")]
-    idle: Idle,
+    /// Datagrams the driver's ring holds. Default 131072.
+    #[arg(long, value_parser = units::size, value_name = "N")]
+    ring: Option<usize>,
+    /// What the driver's Sender does when the ring is empty: busy-spin, yield (default) or
+    /// sleep:TIME.
+    #[arg(long, value_parser = idle, value_name = "HOW")]
+    idle: Option<Idle>,
     /// The system call that sends.
     #[arg(long, value_enum, default_value_t)]
     call: SendCallArg,
@@ -184,6 +185,23 @@ pub(crate) struct LoadArgs {
 }
 
 impl LoadArgs {
+    /// Refuses options that go with another value of a third one.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let refuse = |why: &str| Err(Failure::Usage(why.to_owned()));
+        match (self.engine, self.ring, self.idle) {
+            (EngineArg::Direct, Some(_), _) => return refuse("--ring goes with --engine driver"),
+            (EngineArg::Direct, _, Some(_)) => return refuse("--idle goes with --engine driver"),
+            _ => {}
+        }
+        match (self.pattern, self.train) {
+            (Some(PatternArg::Pairs), Some(_)) => {
+                refuse("a pair has two datagrams; --train goes with --pattern trains")
+            }
+            (Some(PatternArg::Trains), Some(0 | 1)) => refuse("a train has 2 datagrams or more"),
+            _ => Ok(()),
+        }
+    }
+
     /// The configuration these options ask for.
     pub(crate) fn config(&self, target: SocketAddr) -> SendConfig {
         let mut c = SendConfig::new(target);
@@ -193,7 +211,11 @@ impl LoadArgs {
         c.size = self.size;
         c.engine = match self.engine {
             EngineArg::Direct => Engine::Direct { batch: self.batch },
-            EngineArg::Driver => Engine::Driver { ring: self.ring, batch: self.batch, idle: self.idle },
+            EngineArg::Driver => Engine::Driver {
+                ring: self.ring.unwrap_or(1 << 17),
+                batch: self.batch,
+                idle: self.idle.unwrap_or_default(),
+            },
         };
         c.call = self.call.into();
         c.segments = self.gso;
@@ -516,8 +538,15 @@ pub(crate) fn resolve(target: &str) -> Result<SocketAddr, Failure> {
     if let Ok(addr) = target.parse() {
         return Ok(addr);
     }
-    let named =
-        target.rsplit_once(':').filter(|(name, port)| !name.is_empty() && port.parse::<u16>().is_ok());
+    let parts = target.rsplit_once(':').filter(|(name, _)| !name.is_empty());
+    if let Some((name, port)) = parts
+        && !port.is_empty()
+        && port.bytes().all(|b| b.is_ascii_digit())
+        && port.parse::<u16>().is_err()
+    {
+        return Err(Failure::Usage(format!("{port:?} is not a port, 1 to 65535; write {name}:9000")));
+    }
+    let named = parts.filter(|(_, port)| port.parse::<u16>().is_ok());
     if named.is_none() || target.starts_with('[') {
         return Err(Failure::Usage(format!(
             "{target:?} is not a target; write ADDRESS:PORT or NAME:PORT, as in 10.0.0.2:9000 or [fd00::2]:9000"
@@ -579,6 +608,22 @@ mod tests {
             config(&["--rate", "1k", "--on-off", "100ms:1s"]).schedule,
             Schedule::OnOff { rate: 1e3, on: Duration::from_millis(100), off: Duration::from_secs(1) }
         );
+    }
+
+    #[test]
+    fn options_of_another_engine_or_pattern_are_refused() {
+        for (line, right) in [
+            ("--idle yield", false),
+            ("--ring 5", false),
+            ("--engine driver --ring 5 --idle busy-spin", true),
+            ("--pattern pairs --train 5", false),
+            ("--pattern trains --train 1", false),
+            ("--pattern trains --train 2", true),
+        ] {
+            let words = ["load", "send", "127.0.0.1:9"].into_iter().chain(line.split(' '));
+            let Command::Send(a) = Cli::try_parse_from(words).unwrap().command else { panic!() };
+            assert_eq!(a.load.check().is_ok(), right, "{line}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use load::display::Display;
 
 /// Runs both ends, prints both reports and gives the verdict.
 pub(crate) fn run(args: &BothArgs, stop: &Stop) -> Result<Verdict, Failure> {
+    args.load.check()?;
     let ip: IpAddr = if args.ipv6 { Ipv6Addr::LOCALHOST.into() } else { Ipv4Addr::LOCALHOST.into() };
     let mut recv = RecvConfig::new(SocketAddr::new(ip, 0));
     args.reader.apply(&mut recv);
@@ -34,9 +35,7 @@ pub(crate) fn run(args: &BothArgs, stop: &Stop) -> Result<Verdict, Failure> {
         },
     )?;
     drop(display);
-    if let Some(log) = log {
-        log.finish()?;
-    }
+    let logged = log.map_or(Ok(()), DatagramLog::finish);
     let findings = verdict::judge(&report.sent, Some(&report.received), report.host.as_ref());
     let verdict = verdict::worst(&findings);
     if args.json {
@@ -48,5 +47,6 @@ pub(crate) fn run(args: &BothArgs, stop: &Stop) -> Result<Verdict, Failure> {
         let (sent, received) = (text::send(&report.sent), text::recv(&report.received));
         print(&format!("{sent}{received}{}", text::verdict(&findings)))?;
     }
+    logged?;
     Ok(verdict)
 }

@@ -33,15 +33,15 @@ pub(crate) fn run(args: &RecvArgs, stop: &Stop) -> Result<Verdict, Failure> {
         }
     })?;
     drop(display);
-    if let Some(log) = log {
-        log.finish()?;
-    }
+    // A log that could not be written costs nobody the figures.
+    let logged = log.map_or(Ok(()), DatagramLog::finish);
     let verdict = completed(report.interrupted && !open_ended);
     if args.json {
         print_json(&json!({ "schema": "load-recv/1", "verdict": verdict, "recv": report }))?;
     } else {
         print(&text::recv(&report))?;
     }
+    logged?;
     Ok(verdict)
 }
 

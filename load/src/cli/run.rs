@@ -31,6 +31,8 @@ impl From<RunError> for Failure {
 /// the suite; the report of what was run is still written.
 pub(crate) fn run(args: &RunArgs, stop: &Stop) -> Result<Verdict, Failure> {
     let workloads = workload::read(&args.file).map_err(|e| Failure::Usage(e.to_string()))?;
+    let unwritable = |e: load::report::WriteError| Failure::System(e.to_string());
+    args.report.prepare().map_err(unwritable)?;
     let many = workloads.len() > 1 || workloads.iter().any(|w| w.ramp.is_some());
     let played = suite::play(&workloads, None, stop, |w, progress| {
         if many {
@@ -40,8 +42,10 @@ pub(crate) fn run(args: &RunArgs, stop: &Stop) -> Result<Verdict, Failure> {
     });
     if played.is_worth_reporting() {
         let unprintable = |e| Failure::System(format!("cannot write the report: {e}"));
+        // The files first: a stdout that is full must not cost them.
+        let written = args.report.write(&played.report).map_err(unwritable);
         print(&args.report.printed(&played.report).map_err(unprintable)?)?;
-        args.report.write(&played.report).map_err(|e| Failure::System(e.to_string()))?;
+        written?;
     }
     let Played { report, failure } = played;
     failure.map_or(Ok(report.verdict), |e| Err(e.into()))

@@ -12,6 +12,7 @@ use load::display::Display;
 /// Sends, prints the report (of both ends, where there is a control
 /// connection), and gives its verdict.
 pub(crate) fn run(args: &SendArgs, stop: &Stop) -> Result<Verdict, Failure> {
+    args.load.check()?;
     let mut config = args.load.config(resolve(&args.target)?);
     config.bind = args.bind;
     config.start_at_ns = args.start_at;

@@ -122,6 +122,11 @@ pub(crate) fn recv(r: &RecvReport) -> String {
     for (name, n) in odd.into_iter().filter(|(_, n)| *n > 0) {
         out.push_str(&format!("  {name:<14} {}\n", show_count(n)));
     }
+    if t.stale + t.implausible > 0 {
+        out.push_str(
+            "                 stamps that do not fit the run: --from ADDR:PORT hears only its sender\n",
+        );
+    }
     if r.flows.len() > 1 {
         for f in r.flows.iter().take(32) {
             out.push_str(&format!(

@@ -31,6 +31,11 @@ impl Token {
     /// than 16 or more than 4096 bytes.
     pub fn read(file: &Path) -> Result<Self, ControlError> {
         let refuse = |why: String| ControlError::Token { file: file.to_owned(), why };
+        // A pipe would be waited for, and a second reading find it empty.
+        let regular = std::fs::metadata(file).map_err(|e| refuse(format!("cannot read it: {e}")))?.is_file();
+        if !regular {
+            return Err(refuse("it is not a regular file".to_owned()));
+        }
         let open = std::fs::File::open(file).map_err(|e| refuse(format!("cannot read it: {e}")))?;
         let mut bytes = Vec::new();
         open.take(2 * LONGEST as u64)

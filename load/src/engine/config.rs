@@ -3,15 +3,20 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use observer_ebpf::stamp::STAMP_LEN;
+use observer_ebpf::stamp::{SEQ_MAX, STAMP_LEN};
 use serde::Serialize;
 
 use crate::batch::{MAX_BATCH, SendCall};
 use crate::clock;
+use crate::num::duration_ns;
 use crate::pace::CatchUp;
 use crate::schedule::{Schedule, ScheduleError};
 use crate::socket::{Buffer, SocketError};
 use crate::thread::{PinError, RealtimeError};
+use crate::units::show_count;
+
+/// The longest that a thread of a run may sleep or spin at a time.
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What a thread does while there is nothing to do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -168,6 +173,16 @@ impl SendConfig {
         {
             return refuse(format!("a ring of {ring} datagrams; 1 to {} are possible", 1 << 26));
         }
+        if let Engine::Driver { idle: Idle::Sleep(d), .. } = self.engine
+            && d > LONGEST_SLEEP
+        {
+            return refuse(format!(
+                "a Sender that sleeps {d:?} when idle; at most {LONGEST_SLEEP:?} is possible"
+            ));
+        }
+        if self.spin_ns > duration_ns(LONGEST_SLEEP) {
+            return refuse(format!("a spin of {} ns; at most {LONGEST_SLEEP:?} is possible", self.spin_ns));
+        }
         if self.call == SendCall::Write && !self.connect {
             return refuse("`write` carries no address: it needs a connected socket".into());
         }
@@ -185,7 +200,35 @@ impl SendConfig {
         if self.duration.is_some_and(|d| d <= self.warmup) {
             return refuse(format!("a warm-up of {:?} leaves nothing of the run to measure", self.warmup));
         }
-        Ok(())
+        self.check_length()
+    }
+
+    /// There must be more than a first datagram, where a rate is asked for,
+    /// and no more than the stamps can number.
+    fn check_length(&self) -> Result<(), SendError> {
+        let mean = match self.schedule {
+            Schedule::Constant { .. } | Schedule::Poisson { .. } => self.schedule.interval_ns(),
+            _ => None,
+        };
+        let length = self.duration.filter(|_| self.count.is_none());
+        if let Some((interval, length)) = mean.zip(length)
+            && interval > duration_ns(length) as f64
+        {
+            return Err(SendError::Config(format!(
+                "only the first datagram falls into the duration of {length:?}: at this rate one leaves every \
+                 {:.3} s; run for longer, or ask for a higher rate",
+                interval / 1e9
+            )));
+        }
+        let planned = self.schedule.planned(self.duration).into_iter().chain(self.count).min();
+        match planned.map(|n| n / u64::from(self.streams)).filter(|n| *n > SEQ_MAX) {
+            Some(n) => Err(SendError::Config(format!(
+                "{} datagrams in a stream, whose sequence numbers end at {}; ask for less",
+                show_count(n),
+                show_count(SEQ_MAX)
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// Gives the calling thread, the run's `index`-th, what it is to have:
@@ -268,5 +311,25 @@ mod tests {
                 .contains("warm-up")
         );
         assert!(change(&|c| c.schedule = Schedule::Constant { rate: -1.0 }).contains("rate"));
+        let hours = |n: u64| Some(Duration::from_secs(3600 * n));
+        assert!(change(&|c| c.spin_ns = i64::MAX).contains("at most 1s"));
+        assert!(
+            change(&|c| {
+                let idle = Idle::Sleep(Duration::from_secs(2));
+                c.engine = Engine::Driver { ring: 1, batch: 1, idle };
+            })
+            .contains("at most 1s")
+        );
+        assert!(
+            change(&|c| (c.schedule, c.duration) = (Schedule::Constant { rate: 1e9 }, hours(1000)))
+                .contains("sequence numbers")
+        );
+        assert!(
+            change(&|c| {
+                c.schedule = Schedule::Constant { rate: 0.01 };
+                c.duration = Some(Duration::from_secs(10));
+            })
+            .contains("only the first datagram")
+        );
     }
 }

@@ -184,7 +184,7 @@ fn drain(
         } else if over {
             break;
         } else {
-            rest(idle);
+            rest(idle, stop);
         }
         if stop.is_set() && (over || alive.load(Ordering::Acquire) == 0) {
             while ring.pop().is_some() {
@@ -196,10 +196,10 @@ fn drain(
     (outlet.tally, peak)
 }
 
-fn rest(idle: Idle) {
+fn rest(idle: Idle, stop: &Stop) {
     match idle {
         Idle::BusySpin => std::hint::spin_loop(),
         Idle::Yield => thread::yield_now(),
-        Idle::Sleep(d) => thread::sleep(d.max(Duration::from_nanos(1))),
+        Idle::Sleep(d) => stop.sleep(d.max(Duration::from_nanos(1))),
     }
 }

@@ -16,6 +16,7 @@ mod report;
 
 use std::thread;
 
+pub(crate) use config::LONGEST_SLEEP;
 pub use config::{Engine, Idle, SendConfig, SendError};
 pub use driver::RingReport;
 pub use outlet::DrainMark;

@@ -13,6 +13,7 @@ mod report;
 mod state;
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use observer_ebpf::stamp::Stamp;
 use rustix::io::Errno;
@@ -48,6 +49,9 @@ pub struct Delivery {
     pub arrival: Arrival,
 }
 
+/// The longest [`RecvConfig::poll`].
+pub const LONGEST_POLL: Duration = Duration::from_secs(1);
+
 /// A bound receiver; datagrams queue from here on.
 #[derive(Debug)]
 pub struct Receiver {
@@ -61,6 +65,12 @@ impl Receiver {
     /// # Errors
     /// [`RecvError`] for an address that cannot be had.
     pub fn bind(config: &RecvConfig) -> Result<Self, RecvError> {
+        if config.poll > LONGEST_POLL {
+            return Err(RecvError::Config(format!(
+                "a poll of {:?}; at most {LONGEST_POLL:?} is possible: what sleeps longer does not receive",
+                config.poll
+            )));
+        }
         if config.batch == 0 || config.batch > crate::batch::MAX_BATCH {
             return Err(RecvError::Config(format!(
                 "a batch of {}; 1 to {} are possible",
@@ -152,11 +162,9 @@ impl Receiver {
                     last_data = received_ns;
                     state.take(&batch, received_ns, progress, &mut log);
                     if polling && read < messages {
-                        std::thread::sleep(config.poll);
+                        stop.sleep(config.poll);
                     }
-                    if !config.read_delay.is_zero() {
-                        std::thread::sleep(config.read_delay);
-                    }
+                    stop.sleep(config.read_delay);
                     if let Some((at, lasts)) = stall
                         && received_ns - state.first.unwrap_or(received_ns) >= at
                     {
@@ -167,7 +175,7 @@ impl Receiver {
                 // Nothing in time, or an ICMP answer on a connected socket.
                 Err(Errno::AGAIN | Errno::INTR | Errno::CONNREFUSED) => {
                     if polling {
-                        std::thread::sleep(config.poll);
+                        stop.sleep(config.poll);
                     }
                 }
                 Err(source) => return Err(RecvError::Read { local: socket.local, source }),

@@ -9,7 +9,10 @@ mod options;
 
 pub use options::ReportOptions;
 
-use std::path::{Path, PathBuf};
+use std::fs::Permissions;
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -69,21 +72,37 @@ impl Format {
     }
 }
 
-/// A report file that could not be written.
+/// Report files that could not be written.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {why}; check the directory and its permissions", path.display())]
-pub struct WriteError {
-    path: PathBuf,
-    why: String,
+#[error("cannot write {}; check the directory, its permissions and its disk", .0.join(", nor "))]
+pub struct WriteError(Vec<String>);
+
+impl WriteError {
+    fn one(path: &Path, why: impl std::fmt::Display) -> Self {
+        Self(vec![format!("{}: {why}", path.display())])
+    }
+}
+
+/// Makes `dir` where it is missing and sees that a file can be written there.
+///
+/// # Errors
+/// [`WriteError`] with the directory and the reason.
+pub fn prepare(dir: &Path) -> Result<(), WriteError> {
+    std::fs::create_dir_all(dir)
+        .and_then(|()| tempfile::NamedTempFile::new_in(dir))
+        .map(drop)
+        .map_err(|e| WriteError::one(dir, e))
 }
 
 /// Writes `report.<extension>` into `dir`, which is made where it is missing.
+/// Each file is either whole or not there, and one that cannot be written does
+/// not keep the others from it.
 ///
 /// # Errors
-/// [`WriteError`] with the file and the reason.
+/// [`WriteError`] with every file that is missing, and the reasons.
 pub fn write(report: &Report, dir: &Path, formats: &[Format]) -> Result<(), WriteError> {
-    let failed = |path: &Path, why: String| WriteError { path: path.to_owned(), why };
-    std::fs::create_dir_all(dir).map_err(|e| failed(dir, e.to_string()))?;
+    prepare(dir)?;
+    let mut failed = Vec::new();
     for format in formats {
         let path = dir.join(format!("report.{}", format.extension()));
         let text = match format {
@@ -92,10 +111,33 @@ pub fn write(report: &Report, dir: &Path, formats: &[Format]) -> Result<(), Writ
             Format::Html => Ok(html::html(report)),
             Format::Hlog => hlog::hlog(report),
         };
-        let text = text.map_err(|e| failed(&path, e))?;
-        std::fs::write(&path, text).map_err(|e| failed(&path, e.to_string()))?;
+        if let Err(why) = text.and_then(|text| replace(&path, &text).map_err(|e| e.to_string())) {
+            failed.extend(WriteError::one(&path, why).0);
+        }
     }
-    Ok(())
+    if failed.is_empty() { Ok(()) } else { Err(WriteError(failed)) }
+}
+
+/// Puts `text` in the place of the file at once: whoever looks finds the old
+/// one or the new one, whole. What is no regular file (a pipe, a device) is
+/// written to.
+///
+/// # Errors
+/// The kernel's.
+pub fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    if path.metadata().is_ok_and(|m| !m.is_file()) {
+        return std::fs::write(path, text);
+    }
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // The kernel's word alone: the name of the file in between says nothing.
+    let plain = |e: std::io::Error| e.raw_os_error().map_or(e, std::io::Error::from_raw_os_error);
+    let mut file = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .tempfile_in(dir)
+        .map_err(plain)?;
+    file.as_file_mut().write_all(text.as_bytes())?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|e| plain(e.error))
 }
 
 /// A row of the table: workload, result, offered, sent, delivered, p50, p99,

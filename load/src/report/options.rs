@@ -29,6 +29,15 @@ impl ReportOptions {
         if self.json { serde_json::to_string(report).map(|line| line + "\n") } else { Ok(text(report)) }
     }
 
+    /// Makes the directory for the files asked for, and sees that they can be
+    /// written there: what a run measured must not be lost for want of it.
+    ///
+    /// # Errors
+    /// As [`write`].
+    pub fn prepare(&self) -> Result<(), WriteError> {
+        self.report.as_deref().map_or(Ok(()), super::prepare)
+    }
+
     /// Writes the files asked for, if any.
     ///
     /// # Errors

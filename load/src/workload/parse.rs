@@ -12,15 +12,18 @@ use toml::{Spanned, Value};
 use super::arrivals;
 use super::expect::{Expectation, Metric};
 use super::value::{
-    Refusal, V, buffer, count, cpus, duration, per_second, positive_duration, rate, refuse, string, uint, yes,
+    Refusal, V, buffer, count, cpus, duration, per_second, positive_duration, rate, refuse, short_duration,
+    string, uint, yes,
 };
 use super::{Ramp, Target, Workload};
 use crate::batch::MAX_BATCH;
-use crate::engine::{Engine, Idle};
+use crate::control::Token;
+use crate::engine::{Engine, Idle, LONGEST_SLEEP};
+use crate::num::round_u64;
 use crate::pace::CatchUp;
 use crate::pattern::Pattern;
 use crate::schedule::{Schedule, Step};
-use crate::units;
+use crate::units::{self, show_count};
 
 /// Most workloads in one file.
 const MOST: usize = 1000;
@@ -40,7 +43,7 @@ pub struct FileError {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a workload file")]
 struct File {
     name: Option<Spanned<String>>,
     target: Option<Spanned<RawTarget>>,
@@ -52,7 +55,7 @@ struct File {
 }
 
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table: [[workload]] and its keys below")]
 struct RawWorkload {
     name: Option<Spanned<String>>,
     target: Option<Spanned<RawTarget>>,
@@ -62,10 +65,9 @@ struct RawWorkload {
 }
 
 macro_rules! section {
-    ($(#[$doc:meta])* $name:ident { $($field:ident),* $(,)? }) => {
-        $(#[$doc])*
+    ($name:ident, $form:literal, { $($field:ident),* $(,)? }) => {
         #[derive(Clone, Default, Deserialize)]
-        #[serde(deny_unknown_fields)]
+        #[serde(deny_unknown_fields, expecting = $form)]
         struct $name { $($field: Option<V>),* }
 
         impl $name {
@@ -77,7 +79,7 @@ macro_rules! section {
     };
 }
 
-section!(RawTarget {
+section!(RawTarget, "a table: [target] and its keys below", {
     address,
     control,
     token_file,
@@ -94,7 +96,7 @@ section!(RawTarget {
     pin,
     realtime,
 });
-section!(RawSchedule {
+section!(RawSchedule, "a table: [schedule] and its keys below", {
     rate,
     poisson,
     burst,
@@ -114,7 +116,7 @@ section!(RawSchedule {
     duration,
     warmup,
 });
-section!(RawRamp { start, step, step_for, refine, max });
+section!(RawRamp, "a table: [ramp] and its keys below", { start, step, step_for, refine, max });
 
 /// The kinds of schedule of which one must be chosen.
 const KINDS: &str = "rate, poisson, burst, pattern, steps, replay or unthrottled";
@@ -129,14 +131,20 @@ pub fn parse(name: &str, text: &str) -> Result<Vec<Workload>, FileError> {
             Ok(w) => return Ok(w),
             Err(refusal) => refusal,
         },
-        Err(e) => Refusal { at: e.span().unwrap_or(0..0), why: one_line(e.message()) },
+        Err(e) => Refusal { at: e.span().unwrap_or(0..0), why: plainly(e.message()) },
     };
     let before = text.get(..refusal.at.start.min(text.len())).unwrap_or(text);
     Err(FileError { file: name.to_owned(), line: before.matches('\n').count() + 1, why: refusal.why })
 }
 
-fn one_line(message: &str) -> String {
-    message.split_whitespace().collect::<Vec<_>>().join(" ")
+/// The parser's words on one line, without those about Rust's types.
+fn plainly(message: &str) -> String {
+    let words: Vec<_> = message.split_whitespace().collect();
+    words
+        .join(" ")
+        .replace(" as i128", "")
+        .replace(" as u128", "")
+        .replace("expected a sequence", "expected a list")
 }
 
 fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
@@ -151,7 +159,9 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
         let name = file.name.as_ref().map_or("workload", |n| n.get_ref().as_str());
         let at = file.schedule.as_ref().map_or(0..0, Spanned::span);
         let expect = expectations(file.expect.as_ref(), None, text)?;
-        return Ok(vec![workload(name, at, &target, &schedule, ramp.zip(ramp_at), expect)?]);
+        let w = workload(name, at, &target, &schedule, ramp.zip(ramp_at), expect)?;
+        agrees(&w, schedule.duration.as_ref(), text)?;
+        return Ok(vec![w]);
     }
     let mut out: Vec<Workload> = Vec::with_capacity(file.workload.len());
     for entry in &file.workload {
@@ -167,6 +177,8 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
         }
         let target = raw.target.as_ref().map_or_else(|| target.clone(), |t| t.get_ref().or(&target));
         // A schedule of another kind replaces the inherited one, but not its bounds.
+        let inherits_bounds = |own: &RawSchedule| own.kind().is_some() && own.duration.is_none();
+        let inherited = raw.schedule.as_ref().is_some_and(|own| inherits_bounds(own.get_ref()));
         let schedule = match &raw.schedule {
             None => schedule.clone(),
             Some(own) => {
@@ -182,7 +194,9 @@ fn workloads(file: &File, text: &str) -> Result<Vec<Workload>, Refusal> {
             (None, None) => None,
         };
         let expect = expectations(file.expect.as_ref(), raw.expect.as_ref(), text)?;
-        out.push(workload(name.get_ref(), at, &target, &schedule, ramp, expect)?);
+        let w = workload(name.get_ref(), at, &target, &schedule, ramp, expect)?;
+        agrees(&w, schedule.duration.as_ref().filter(|_| !inherited), text)?;
+        out.push(w);
     }
     Ok(out)
 }
@@ -209,7 +223,7 @@ fn workload(
         segments: uint(&target.gso, 1, 1, 64, "datagrams per GSO message")?,
         sndbuf: buffer(&target.sndbuf)?,
         rcvbuf: buffer(&target.rcvbuf)?,
-        poll: target.poll.as_ref().map_or(Ok(Duration::ZERO), duration)?,
+        poll: target.poll.as_ref().map_or(Ok(Duration::ZERO), short_duration)?,
         pin: cpus(&target.pin)?,
         realtime: target.realtime.as_ref().map_or(Ok(false), yes)?,
         control: target.control()?,
@@ -254,10 +268,54 @@ fn workload(
         );
     }
     if let Some(d) = w.duration.filter(|d| *d <= w.warmup) {
-        let at = schedule.warmup.as_ref().map_or(at, Spanned::span);
+        let at = schedule.warmup.as_ref().map_or(at.clone(), Spanned::span);
         return refuse(at, format!("a warm-up of {:?} leaves nothing of the {d:?} to measure", w.warmup));
     }
-    Ok(w)
+    let at = schedule.kind().map_or(at, |(_, at)| at);
+    match w.config(SocketAddr::from(([127, 0, 0, 1], 9))).check() {
+        Ok(()) => Ok(w),
+        Err(e) => refuse(at, e.to_string()),
+    }
+}
+
+/// Whether this is `HOST:PORT`; if not, why not.
+fn host_and_port(text: &str, form: &str) -> Result<(), String> {
+    let Some((host, port)) = text.rsplit_once(':').filter(|(host, _)| !host.is_empty() && host.len() < 256)
+    else {
+        return Err(format!("{text:?} is not an address; write {form}"));
+    };
+    match port.parse::<u16>() {
+        Ok(port) if port > 0 => Ok(()),
+        _ => Err(format!("{port:?} in {text:?} is not a port, 1 to 65535 (host {host:?}); write {form}")),
+    }
+}
+
+/// Whether the parts fit together: the schedule with the duration given beside
+/// it, and with what is expected of it.
+fn agrees(w: &Workload, duration: Option<&V>, text: &str) -> Result<(), Refusal> {
+    if let (Some(v), Some(own), Some(d)) = (duration, w.schedule.length_ns(), w.duration)
+        && crate::num::duration_ns(d).unsigned_abs() > own
+    {
+        let ends = Duration::from_nanos(own);
+        return refuse(
+            v.span(),
+            format!("the schedule itself ends after {ends:?}; leave the duration of {d:?} out"),
+        );
+    }
+    // A recorded pattern has denser parts than its mean.
+    let most = w.schedule.interval_ns().filter(|_| !matches!(w.schedule, Schedule::Replay { .. }));
+    let asked = w.expect.iter().find(|e| e.metric == Metric::Throughput);
+    match most.map(|interval| 1e9 / interval).zip(asked) {
+        Some((most, e)) if w.ramp.is_none() && e.bound > most * 1.000_001 => refuse(
+            place_of(text, "throughput"),
+            format!(
+                "{:?} offers {}/s at most, so its throughput cannot be {e}; raise the rate or lower the objective",
+                w.name,
+                show_count(round_u64(most))
+            ),
+        ),
+        _ => Ok(()),
+    }
 }
 
 impl RawTarget {
@@ -267,18 +325,9 @@ impl RawTarget {
         match text {
             "loopback" => Ok(Target::Local(SocketAddr::from(([127, 0, 0, 1], 0)))),
             "loopback6" => Ok(Target::Local(SocketAddr::from(([0, 0, 0, 0, 0, 0, 0, 1], 0)))),
-            _ => {
-                let port = text.rsplit_once(':').and_then(|(host, port)| {
-                    port.parse::<u16>().ok().filter(|p| *p != 0 && !host.is_empty() && host.len() < 256)
-                });
-                match port {
-                    Some(_) => Ok(Target::Remote(text.to_owned())),
-                    None => refuse(
-                        v.span(),
-                        format!("{text:?} is not an address; write \"loopback\" or \"10.0.0.2:9000\""),
-                    ),
-                }
-            }
+            _ => host_and_port(text, "\"loopback\" or \"10.0.0.2:9000\"")
+                .map(|()| Target::Remote(text.to_owned()))
+                .or_else(|why| refuse(v.span(), why)),
         }
     }
 
@@ -295,11 +344,11 @@ impl RawTarget {
             return refuse(control.span(), "a receiver in this process needs no `control`; leave it out");
         }
         let address = string(control, "an address", "\"10.0.0.2:9001\"")?;
-        if address.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err())
-        {
-            return refuse(control.span(), format!("{address:?} is not an address; write \"10.0.0.2:9001\""));
-        }
-        Ok(Some((address.to_owned(), string(file, "a file", "\"token\"")?.into())))
+        host_and_port(address, "\"10.0.0.2:9001\"").or_else(|why| refuse(control.span(), why))?;
+        let path = PathBuf::from(string(file, "a file", "\"token\"")?);
+        // Read again when it is needed; here, so that the line can be named.
+        Token::read(&path).or_else(|e| refuse(file.span(), e.to_string()))?;
+        Ok(Some((address.to_owned(), path)))
     }
 
     fn engine(&self) -> Result<Engine, Refusal> {
@@ -332,6 +381,9 @@ impl RawTarget {
             "busy-spin" => Ok(Idle::BusySpin),
             "yield" => Ok(Idle::Yield),
             text => match text.strip_prefix("sleep:").map(units::duration) {
+                Some(Ok(d)) if d > LONGEST_SLEEP => {
+                    refuse(v.span(), format!("{d:?} is too long; at most {LONGEST_SLEEP:?} is possible"))
+                }
                 Some(Ok(d)) if !d.is_zero() => Ok(Idle::Sleep(d)),
                 _ => refuse(v.span(), format!("{text:?} is not an idle strategy; write {FORMS}")),
             },
@@ -448,6 +500,7 @@ impl RawSchedule {
             (Some(v), Pattern::Pairs) => {
                 refuse(v.span(), "a pair has two datagrams; `train` goes with \"trains\"")
             }
+            (Some(v), _) if count(v)? < 2 => refuse(v.span(), "a train has 2 datagrams or more"),
             (size, _) => Ok(pattern.schedule(
                 size.as_ref().map(count).transpose()?,
                 self.every.as_ref().map(positive_duration).transpose()?,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use toml::{Spanned, Value};
 
+use crate::engine::LONGEST_SLEEP;
 use crate::socket::Buffer;
 use crate::units;
 
@@ -41,6 +42,16 @@ pub(super) fn kind_of(v: &Value) -> &'static str {
     }
 }
 
+/// A duration for which a thread of the run stands still.
+pub(super) fn short_duration(v: &V) -> Result<Duration, Refusal> {
+    let d = duration(v)?;
+    if d > LONGEST_SLEEP {
+        refuse(v.span(), format!("{d:?} is too long; at most {LONGEST_SLEEP:?} is possible"))
+    } else {
+        Ok(d)
+    }
+}
+
 /// True or false.
 pub(super) fn yes(v: &V) -> Result<bool, Refusal> {
     match v.get_ref() {
@@ -70,7 +81,18 @@ pub(super) fn per_second(text: &str, at: Range<usize>) -> Result<f64, Refusal> {
     units::rate(text).or_else(|e| refuse(at, e.to_string()))
 }
 
+/// A number in quotes has a unit: `5000` or `"5k"`, not `"5000"`.
+fn not_quoted(v: &V) -> Result<(), Refusal> {
+    match v.get_ref() {
+        Value::String(s) if !s.is_empty() && s.chars().all(|c| c.is_ascii_digit()) => {
+            refuse(v.span(), format!("{s:?} is a bare number in quotes; write {s}"))
+        }
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn count(v: &V) -> Result<u64, Refusal> {
+    not_quoted(v)?;
     let n = match v.get_ref() {
         Value::Integer(n) => u64::try_from(*n).ok(),
         Value::String(s) => Some(units::count(s).or_else(|e| refuse(v.span(), e.to_string()))?),
@@ -90,6 +112,7 @@ pub(super) fn uint(
     what: &str,
 ) -> Result<usize, Refusal> {
     let Some(v) = v else { return Ok(default) };
+    not_quoted(v)?;
     let n = match v.get_ref() {
         Value::Integer(n) => usize::try_from(*n).ok(),
         Value::String(s) => Some(units::size(s).or_else(|e| refuse(v.span(), e.to_string()))?),
@@ -114,11 +137,17 @@ pub(super) fn buffer(v: &Option<V>) -> Result<Buffer, Refusal> {
 
 pub(super) fn cpus(v: &Option<V>) -> Result<Vec<usize>, Refusal> {
     let Some(v) = v else { return Ok(Vec::new()) };
-    let list = v.get_ref().as_array().map(|l| {
+    let list: Option<Option<Vec<usize>>> = v.get_ref().as_array().map(|l| {
         l.iter().map(|c| c.as_integer().and_then(|c| usize::try_from(c).ok()).filter(|c| *c < 1024)).collect()
     });
     match list {
-        Some(Some(cpus)) => Ok(cpus),
+        Some(Some(cpus)) => match cpus.iter().find(|cpu| !crate::thread::may_use(**cpu)) {
+            Some(cpu) => refuse(
+                v.span(),
+                format!("CPU {cpu} is none that this process may use; `taskset -p $$` lists them"),
+            ),
+            None => Ok(cpus),
+        },
         _ => refuse(v.span(), "pin is a list of CPU numbers, as in [0, 1]"),
     }
 }

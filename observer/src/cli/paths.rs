@@ -2,9 +2,8 @@
 //! and say how fast the paths are that they took.
 
 use std::{
-    fs,
     io::{self, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,6 +13,7 @@ use std::{
 };
 
 use clap::Args;
+use load::report::{WriteError, replace};
 use observer::{
     filter::{Filter, FilterError},
     kernel::attach::AttachOptions,
@@ -76,8 +76,11 @@ pub(crate) enum PathsError {
     /// Nobody can read what is printed. A closed pipe is not an error.
     #[error("cannot write the report: {0}")]
     Output(io::Error),
+    /// The page will not be written.
+    #[error(transparent)]
+    Place(#[from] WriteError),
     /// The page cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}; give a path that can be written to", path.display())]
     Page {
         /// The file.
         path: PathBuf,
@@ -93,7 +96,7 @@ impl PathsError {
             Self::Trace(e) => super::report::code_of(e),
             Self::Filter(_) => exit::NO_TARGET,
             Self::Session(e) => exit::of_error(e),
-            Self::Page { .. } => exit::USAGE,
+            Self::Place(_) | Self::Page { .. } => exit::NO_TARGET,
             Self::Signal(_) | Self::Output(_) => exit::INVALID,
         }
     }
@@ -105,15 +108,19 @@ impl PathsError {
 ///
 /// What kept it from watching or from reporting.
 pub(crate) fn run(args: &PathsArgs) -> Result<ExitCode, PathsError> {
+    if let Some(dir) = args.html.as_ref().and_then(|path| path.parent()) {
+        let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+        load::report::prepare(dir)?;
+    }
     let report = match &args.trace {
         Some(dir) => recorded(&args.damage.open(dir)?)?,
         None => watch(args)?,
     };
+    let written = args.html.as_ref().map_or(Ok(()), |path| {
+        replace(path, &html::page(&report)).map_err(|source| PathsError::Page { path: path.clone(), source })
+    });
     print(args, &report).map_err(PathsError::Output)?;
-    if let Some(path) = &args.html {
-        fs::write(path, html::page(&report))
-            .map_err(|source| PathsError::Page { path: path.clone(), source })?;
-    }
+    written?;
     Ok(if report.is_empty() { ExitCode::from(exit::INVALID) } else { ExitCode::SUCCESS })
 }
 

@@ -190,7 +190,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<ExitCode, TraceFailure> {
                 Format::Html => ("html", view::page::html(report, &title, &plots)),
             };
             let path = args.out.with_added_extension(ending);
-            std::fs::write(&path, text).map_err(TraceError::io("write", &path))?;
+            load::report::replace(&path, &text).map_err(TraceError::io("write", &path))?;
             eprintln!("{}", path.display());
         }
         return Ok(exit::of_verdict(report.verdict));

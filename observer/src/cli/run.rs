@@ -80,6 +80,7 @@ impl RunFailure {
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunFailure> {
     let workloads = workload::read(&args.file)?;
     run::check(&args.file.display().to_string(), &workloads)?;
+    args.report.prepare()?;
     let stop = stop_on_signals().map_err(RunFailure::Signal)?;
     let mut live = Live::new(AttachOptions::default(), exit::of_error);
     let many = workloads.len() > 1 || workloads.iter().any(|w| w.ramp.is_some());
@@ -90,8 +91,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunFailure> {
         Display::start(progress)
     });
     if played.is_worth_reporting() {
+        // The files first: a stdout that is full must not cost them.
+        let written = args.report.write(&played.report);
         print(&args.report, &played.report)?;
-        args.report.write(&played.report)?;
+        written?;
     }
     match played.failure {
         Some(e) => Err(e.into()),

@@ -156,7 +156,12 @@ pub const ALL: &[Check] = &[
         None,
         checks::drops::receiver_kept_up,
     ),
-    check("dropped-on-the-way", "drops for any other reason warn", None, checks::drops::dropped_on_the_way),
+    check(
+        "dropped-on-the-way",
+        "drops for any other reason warn, INVALID where nothing arrives",
+        None,
+        checks::drops::dropped_on_the_way,
+    ),
     check(
         "offered-on-time",
         "stamps carry a schedule: a send lag of 1 ms and more at p99 warns",

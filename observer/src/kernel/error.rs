@@ -7,11 +7,11 @@ use std::io;
 pub enum KernelError {
     /// The process lacks a privilege.
     #[error(
-        "not allowed to load eBPF programs: {missing} missing; run as root (sudo observer …) or grant {missing}"
+        "not allowed to load eBPF programs: {missing} missing; run as root (sudo observer …) or grant them"
     )]
     Permission {
-        /// The capability, or "root".
-        missing: &'static str,
+        /// The capabilities.
+        missing: String,
     },
     /// The kernel exposes no type information.
     #[error(

@@ -9,6 +9,7 @@ use super::accounts::{Account, reconcile};
 use super::seen::quantile_of;
 use crate::component::{Component, Part};
 use crate::culprit::{FLOOR_NS, speaks_for};
+use crate::diagnose::checks::complete::INCOMPLETE_INVALID;
 use crate::diagnose::checks::host::{STEAL_INVALID, STEAL_WARNING};
 use crate::report::{Blame, Counts, Distribution, Level, Report};
 use crate::view::units::{count, duration, duration_or_dash, percent};
@@ -66,7 +67,8 @@ fn observer_complete(report: &Report, account: &Account) -> Option<Finding> {
     let c = &report.counts;
     let nobody_reads = account.read.is_none() && c.delivered == 0 && c.dropped.is_empty();
     if account.sent == 0 || !nobody_reads {
-        return of_report(report, "observer-complete");
+        let found = of_report(report, "observer-complete")?;
+        return Some(if is_paged(c, account) { Finding { level: Verdict::Invalid, ..found } } else { found });
     }
     Some(Finding {
         check: "observer-complete",
@@ -77,6 +79,14 @@ fn observer_complete(report: &Report, account: &Account) -> Option<Finding> {
         detail: "let the receiver run on this host, in a network namespace if need be; or use `load run`"
             .into(),
     })
+}
+
+/// Whether it was the run's own datagrams whose stamps could not be read: both
+/// ends are known, and what lacks a component is as much as what was unreadable.
+fn is_paged(c: &Counts, account: &Account) -> bool {
+    let paged = c.lost_events.get("paged").copied().unwrap_or(0);
+    let share = |n: u64, of: u64| n as f64 > INCOMPLETE_INVALID * of as f64;
+    share(paged, account.sent) && share(c.partial, c.delivered)
 }
 
 /// Waiting for a CPU at one end, ns at a point of its distribution.

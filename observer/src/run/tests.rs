@@ -121,6 +121,27 @@ fn what_the_observer_missed_may_have_been_read() {
 }
 
 #[test]
+fn a_run_whose_stamps_were_out_of_reach_is_invalid() {
+    let mut r = report(Plan::default());
+    r.counts.lost_events.insert("paged".into(), r.counts.delivered);
+    let account = agreeing(&r);
+    let level = |r: &Report| {
+        let all = judge::findings(&[], r, &account, &[]);
+        find(&all, "observer-complete").map(|f| f.level)
+    };
+    // As many packets of somebody else's.
+    assert_eq!(level(&r), None);
+    r.counts.partial = r.counts.delivered;
+    r.findings = r
+        .findings
+        .iter()
+        .cloned()
+        .map(|f| crate::report::Finding { level: crate::report::Level::Warning, ..f })
+        .collect();
+    assert_eq!(level(&r), Some(Verdict::Invalid));
+}
+
+#[test]
 fn drops_are_laid_at_the_component_and_fail_where_loss_is_an_objective() {
     let r = report(slow_receiver());
     let warned = judge::findings(&[], &r, &agreeing(&r), &[]);

@@ -237,7 +237,7 @@ fn waits(trace: &Trace, segment: &Segment, pipeline: &mut Pipeline) -> Result<()
 /// A trace that does not begin with its observation begins with these counts.
 fn begin(pipeline: &mut Pipeline, segment: &Segment, first: bool) {
     if let Some(before) = segment.before.as_ref().filter(|_| first) {
-        pipeline.begin_at(&Tables::from(before));
+        pipeline.begin_at(&Tables::from(&before.tables), &before.until_ns);
     }
 }
 

@@ -80,6 +80,9 @@ pub struct Scalars {
     pub unresolved: u64,
     /// Datagrams offered before they were wanted.
     pub offered_early: u64,
+    /// Where `waited_ns` had come to, by k; kept where segments are forgotten.
+    #[serde(skip)]
+    pub until_ns: Vec<u64>,
     /// The flows with distributions of their own when the segment was closed.
     pub flows: Vec<u64>,
 }
@@ -185,6 +188,7 @@ impl Extract {
         s.parts_out_of_order = window.parts_out_of_order;
         (s.delivered, s.dropped, s.unresolved) = (window.delivered, window.dropped, window.unresolved);
         s.offered_early = window.offered_early;
+        s.until_ns = window.stalls.until_ns().to_vec();
         rows
     }
 

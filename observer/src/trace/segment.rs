@@ -74,16 +74,25 @@ pub struct Segment {
     /// predecessors are forgotten.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub known_flows: Vec<FlowEnd>,
-    /// In a flight recorder's segments: the tables when the one before was
-    /// closed.
+    /// In a flight recorder's segments: how things stood when the one before
+    /// was closed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub before: Option<TablesState>,
+    pub before: Option<Before>,
     /// The qdisc configuration when it was closed, where it is another one
     /// than before; in a flight recorder's segments, always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qdiscs: Option<Recorded>,
     /// Its other files.
     pub files: Files,
+}
+
+/// How things stood when a segment began.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Before {
+    /// The tables.
+    pub tables: TablesState,
+    /// Where the times laid down in `waited_ns` had come to, ns by k.
+    pub until_ns: Vec<u64>,
 }
 
 /// The other files of a segment; null for none.
@@ -210,7 +219,7 @@ pub struct SegmentWriter {
     /// Kept where segments are forgotten.
     known_flows: Option<Vec<FlowEnd>>,
     /// The same.
-    before: Option<TablesState>,
+    before: Option<Before>,
     /// The same: waits of the segments before this one, oldest first.
     earlier: VecDeque<WaitRecord>,
     /// Waits of this one, that will be among them.
@@ -440,7 +449,10 @@ impl SegmentWriter {
             qdiscs: closing.qdiscs,
             files: written,
         };
-        self.before = self.known_flows.is_some().then(|| segment.tables.clone());
+        self.before = self
+            .known_flows
+            .is_some()
+            .then(|| Before { tables: segment.tables.clone(), until_ns: segment.measured.until_ns.clone() });
         let text = files::write_json(&path("segment"), &segment)?;
         self.number += 1;
         self.from_ns = closing.at_ns;

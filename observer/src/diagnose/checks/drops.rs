@@ -34,15 +34,15 @@ pub(crate) fn dropped_on_the_way(seen: &Seen<'_>) -> Option<Finding> {
     if reasons.is_empty() {
         return None;
     }
-    let (means, advice) = if c.delivered == 0 {
-        ("nothing arrives", "check the address, the port and the way there")
+    let (level, means, advice) = if c.delivered == 0 {
+        (Level::Invalid, "nothing arrives", "check the address, the port and the way there")
     } else {
-        ("some datagrams die on the way", "")
+        (Level::Warning, "some datagrams die on the way", "")
     };
     let detail = "they have no latency; the reasons are the kernel's".to_owned();
     Some(Finding {
         advice: advice.to_owned(),
         evidence: elsewhere().map(|(reason, n)| (reason.clone(), *n as f64)).collect(),
-        ..finding("dropped-on-the-way", Level::Warning, reasons.join(", "), means, detail)
+        ..finding("dropped-on-the-way", level, reasons.join(", "), means, detail)
     })
 }

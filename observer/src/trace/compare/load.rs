@@ -250,7 +250,7 @@ impl Batch {
             let earlier = match before {
                 Some(before) => sum(before),
                 None => {
-                    let flows = segment.before.iter().flat_map(|t| &t.flows);
+                    let flows = segment.before.iter().flat_map(|b| &b.tables.flows);
                     flows.filter(|f| f.admitted).map(of).fold(0, u64::saturating_add)
                 }
             };
