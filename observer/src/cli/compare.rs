@@ -103,7 +103,7 @@ pub(crate) fn run(args: &CompareArgs) -> Result<ExitCode, TraceFailure> {
         }
         if let Some((first, others)) = plots.split_first() {
             let page = compare::page::html(&comparisons, first, others);
-            std::fs::write(path, page).map_err(TraceError::io("write", path))?;
+            load::report::replace(path, &page).map_err(TraceError::io("write", path))?;
         }
     }
     Ok(match (failed, unknown) {
