@@ -31,5 +31,6 @@ pub mod snapshot;
 pub mod source;
 pub mod surroundings;
 pub mod timeline;
+pub mod trace;
 pub mod tui;
 pub mod view;

@@ -25,6 +25,12 @@ fn main() -> ExitCode {
         Some(Command::Attach(args)) => cli::attach::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Run(args)) => cli::run::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Paths(args)) => cli::paths::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Report(args)) => cli::report::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Limiter(args)) => cli::limiter::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Compare(args)) => cli::compare::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Merge(args)) => cli::merge::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Export(args)) => cli::export::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
+        Some(Command::Trigger(args)) => cli::trigger::run(args).unwrap_or_else(|e| fail(&e, e.exit_code())),
         Some(Command::Demo(args)) => cli::demo::run(args).unwrap_or_else(|e| fail(&e, exit::INVALID)),
     }
 }

@@ -27,7 +27,8 @@ use crate::{
     },
     pipeline::Pipeline,
     snapshot::Snapshot,
-    source::{Batch, Progress, Source, SourceError, SourceMeta, ring::RingSource},
+    source::{Batch, Progress, Source, SourceError, SourceMeta, Tables, ring::RingSource},
+    trace::record::{Closed, Recorder},
 };
 
 /// How long records may sit in the rings. Ten milliseconds at a million
@@ -97,6 +98,22 @@ impl Session {
     ///
     /// [`SessionError::Kernel`] if the programs cannot be attached.
     pub fn start_tapped(options: &AttachOptions, interval: Duration, tap: Tap) -> Result<Self, SessionError> {
+        Self::start_recorded(options, interval, tap, None)
+    }
+
+    /// As [`Session::start_tapped`], recorded by `recorder`.
+    ///
+    /// # Errors
+    ///
+    /// [`SessionError::Kernel`] if the programs cannot be attached. What goes
+    /// wrong with the recording is no error of the observation; the recorder's
+    /// status has it.
+    pub fn start_recorded(
+        options: &AttachOptions,
+        interval: Duration,
+        tap: Tap,
+        recorder: Option<Recorder>,
+    ) -> Result<Self, SessionError> {
         let attached = Attached::new(options)?;
         let source = RingSource::new(attached, Detail::Full)?;
         let meta = source.meta().clone();
@@ -106,7 +123,11 @@ impl Session {
         let measure_from = Arc::new(AtomicI64::new(i64::MIN));
         let from = Arc::clone(&measure_from);
         let marker = Marker::default();
-        let mut reader = Reader::new(source, tap, from);
+        let recorder = recorder.map(|mut recorder| {
+            recorder.pairs(&options.pairs);
+            recorder
+        });
+        let mut reader = Reader::new(source, tap, from, recorder);
         reader.pipeline.pairs(options.pairs.clone());
         reader.marker = marker.clone();
         let thread = std::thread::Builder::new()
@@ -171,13 +192,24 @@ struct Reader {
     tap: Tap,
     measure_from: Arc<AtomicI64>,
     marker: Marker,
+    recorder: Option<Recorder>,
 }
 
 impl Reader {
-    fn new(source: RingSource, tap: Tap, measure_from: Arc<AtomicI64>) -> Self {
+    fn new(
+        source: RingSource,
+        tap: Tap,
+        measure_from: Arc<AtomicI64>,
+        mut recorder: Option<Recorder>,
+    ) -> Self {
         let mut pipeline = Pipeline::new(source.meta().clone());
         pipeline.configured_by(Configuration::live());
-        Self { source, pipeline, batch: Batch::default(), tap, measure_from, marker: Marker::default() }
+        if let Some(recorder) = &mut recorder {
+            recorder.begin(source.meta());
+            pipeline.record_segments();
+        }
+        let (batch, marker) = (Batch::default(), Marker::default());
+        Self { source, pipeline, batch, tap, measure_from, marker, recorder }
     }
 
     fn read(
@@ -198,10 +230,20 @@ impl Reader {
                 // The tables first: what they count is then in the rings.
                 let tables = self.source.tables(false)?;
                 self.drain()?;
+                let now_ns = monotonic_ns();
+                self.close_segment(&tables, Closed::Interval(now_ns));
                 self.pipeline.tables(tables);
-                publish.send_replace(Some(self.pipeline.interval(monotonic_ns())));
+                let snapshot = self.pipeline.interval(now_ns);
+                if let Some(recorder) = &mut self.recorder {
+                    recorder.watch(&snapshot.interval);
+                }
+                publish.send_replace(Some(snapshot));
                 // A late interval does not make the following ones short.
                 next = (next + interval).max(now);
+            } else if self.recorder.as_ref().is_some_and(Recorder::due) {
+                let tables = self.source.tables(false)?;
+                self.drain()?;
+                self.close_segment(&tables, Closed::Open);
             }
         }
         let deadline = Instant::now() + SETTLE;
@@ -211,7 +253,18 @@ impl Reader {
         }
         let tables = self.source.tables(true)?;
         self.drain()?;
+        self.pipeline.look();
+        self.close_segment(&tables, Closed::Final);
+        if let Some(recorder) = self.recorder.take() {
+            recorder.finish();
+        }
         Ok(self.pipeline.finish(tables))
+    }
+
+    fn close_segment(&mut self, tables: &Tables, closed: Closed) {
+        if let Some(recorder) = &mut self.recorder {
+            self.pipeline.close_segment(|segment| recorder.close(segment, tables, closed));
+        }
     }
 
     fn drain(&mut self) -> Result<(), SourceError> {
@@ -219,8 +272,12 @@ impl Reader {
             self.batch.clear();
             let progress = self.source.poll(&mut self.batch)?;
             (self.tap)(&self.batch);
-            self.pipeline.measure_from(self.measure_from.load(Ordering::Relaxed));
+            let from_ns = self.measure_from.load(Ordering::Relaxed);
+            self.pipeline.measure_from(from_ns);
             self.pipeline.batch(&self.batch);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.batch(&mut self.batch, from_ns);
+            }
             if progress != Progress::More {
                 return Ok(());
             }

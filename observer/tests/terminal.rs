@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 use aya::programs::loaded_programs;
 use observer::kernel::attach::AttachOptions;
 use observer::session::Session;
+use observer::source::synthetic::{Plan, Synthetic};
+use observer::trace::drive;
+use observer::trace::record::{RecordOptions, Recorder};
 use observer::tui::{self, Fed, Feed, Theme};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -215,6 +218,22 @@ fn a_terminal_that_is_closed_ends_it_with_nothing_attached() {
         std::thread::sleep(Duration::from_millis(20));
     }
     all_gone(&programs, "closed");
+}
+
+/// Needs nothing but a terminal: no privileges, no kernel.
+#[test]
+fn a_trace_plays_and_ends_with_its_report() {
+    needs_tmux!();
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().join("t");
+    let options = RecordOptions { dir: at.clone(), ..RecordOptions::default() };
+    let plan = Plan { datagrams: 60_000, gap_ns: 10_000, ..Plan::default() };
+    drive::record(&mut Synthetic::new(plan), Recorder::create(options).unwrap(), 100_000_000).unwrap();
+    let terminal = Terminal::run(100, 30, &format!("{OBSERVER} report {} --tui --speed 2", at.display()));
+    terminal.until(PATIENCE, |shown| shown.contains("tail:") && shown.contains("the trace is over"));
+    terminal.press("q");
+    assert_eq!(terminal.over("q"), "0");
+    assert!(terminal.shown().contains("verdict"), "{}", terminal.shown());
 }
 
 /// A feed that panics in the middle of things.

@@ -11,6 +11,7 @@ mod apt;
 mod bench;
 mod counts;
 mod demo;
+mod duckdb;
 mod ebpf;
 mod house;
 mod lint;

@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 
 use crate::counts::{Counts, Tally};
-use crate::{apt, run, workspace};
+use crate::{apt, duckdb, run, workspace};
 
 /// Exit code when no test ran.
 const NOTHING_TESTED: u8 = 2;
@@ -52,6 +52,7 @@ pub(crate) struct Outcome {
 pub(crate) fn execute(args: &[OsString], variables: &[(&str, &OsStr)]) -> Result<Outcome> {
     apt::ensure(apt::NETWORK)?;
     apt::ensure(apt::TERMINAL)?;
+    duckdb::set_up();
     if !run::is_root() {
         eprintln!("not root: tests that load BPF programs or make network namespaces will be skipped");
     }

@@ -170,6 +170,25 @@ impl Expectation {
     /// # Errors
     /// What is wrong and what would be right.
     pub fn parse(metric: Metric, text: &str) -> Result<Self, String> {
+        let objective = Self::condition(metric, text)?;
+        let lower_is_better = metric != Metric::Throughput;
+        let upper_bound = matches!(objective.comparison, Comparison::Below | Comparison::AtMost);
+        if lower_is_better != upper_bound {
+            return Err(format!(
+                "{metric} is better when {}, so the objective must be {}",
+                if lower_is_better { "lower" } else { "higher" },
+                if lower_is_better { "an upper bound (<)" } else { "a lower bound (>)" }
+            ));
+        }
+        Ok(objective)
+    }
+
+    /// Reads the right-hand side of a condition, which may point either way: as
+    /// an objective, or as what is to be noticed (`> 5ms`).
+    ///
+    /// # Errors
+    /// What is wrong and what would be right.
+    pub fn condition(metric: Metric, text: &str) -> Result<Self, String> {
         let text = text.trim();
         let (comparison, bound) = [
             ("<=", Comparison::AtMost),
@@ -198,15 +217,6 @@ impl Expectation {
             }
             Metric::Loss => percent(bound)?,
         };
-        let lower_is_better = metric != Metric::Throughput;
-        let upper_bound = matches!(comparison, Comparison::Below | Comparison::AtMost);
-        if lower_is_better != upper_bound {
-            return Err(format!(
-                "{metric} is better when {}, so the objective must be {}",
-                if lower_is_better { "lower" } else { "higher" },
-                if lower_is_better { "an upper bound (<)" } else { "a lower bound (>)" }
-            ));
-        }
         Ok(Self { metric, comparison, bound })
     }
 
@@ -244,7 +254,8 @@ impl Expectation {
         }
     }
 
-    fn holds(&self, v: f64) -> bool {
+    /// Whether `v` is as it says.
+    pub fn holds(&self, v: f64) -> bool {
         match self.comparison {
             Comparison::Below => v < self.bound,
             Comparison::AtMost => v <= self.bound,

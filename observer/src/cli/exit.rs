@@ -23,6 +23,15 @@ pub(crate) fn of_verdict(verdict: Level) -> ExitCode {
     }
 }
 
+/// The code of an observation. What was to be recorded and was not is an
+/// error of a file, which a worse verdict outranks.
+pub(crate) fn of_observation(verdict: Level, recorded: bool) -> ExitCode {
+    if !recorded && verdict.exit_code() == 0 {
+        return ExitCode::from(USAGE);
+    }
+    of_verdict(verdict)
+}
+
 /// The code of what kept observer from observing.
 pub(crate) fn of_error(error: &SessionError) -> u8 {
     match error {

@@ -6,14 +6,21 @@ use clap::{Args, Parser, Subcommand};
 use observer::filter::Filter;
 
 pub(crate) mod attach;
+pub(crate) mod compare;
 pub(crate) mod demo;
 pub(crate) mod diagnostics;
 pub(crate) mod exit;
+pub(crate) mod export;
+pub(crate) mod limiter;
+pub(crate) mod merge;
 pub(crate) mod model;
 pub(crate) mod observe;
 pub(crate) mod paths;
+pub(crate) mod record;
+pub(crate) mod report;
 pub(crate) mod run;
 pub(crate) mod screen;
+pub(crate) mod trigger;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,6 +30,10 @@ Examples:
   sudo observer --tui                        the same, to look around in
   sudo observer --listen /run/observer.sock  for others to `observer attach` to
   sudo observer run FILE                     a workload file of `load`, judged by component
+  sudo observer --record t1 --duration 30s   write a trace, to report on later
+  observer report t1                         the same report again, or a part of it
+  observer report t1 --tui --speed 10        played again, ten times as fast
+  observer compare t1 t2                     what is different, and whether that is chance
   sudo observer demo                         four scenarios with a known culprit
 
 Exit codes:
@@ -60,8 +71,23 @@ pub(crate) enum Command {
     /// objectives on components are judged, and a missed one names its culprit
     Run(run::RunArgs),
     /// Measures the capacity of paths, and how two of them compare, by the
-    /// trains that `load send --pattern` sends meanwhile
+    /// trains that `load send --pattern` sends meanwhile, or that a trace has
     Paths(paths::PathsArgs),
+    /// Reports on a trace that `--record` wrote, as if it had just been
+    /// observed
+    Report(report::ReportArgs),
+    /// Says what limits the rate in a trace: a token bucket, credit by windows,
+    /// a sender that stood still
+    Limiter(limiter::LimiterArgs),
+    /// Says what is different between recorded runs, and whether that is more
+    /// than chance
+    Compare(compare::CompareArgs),
+    /// Joins the halves that a sending and a receiving host recorded
+    Merge(merge::MergeArgs),
+    /// Writes a trace in a format that other tools read
+    Export(export::ExportArgs),
+    /// Makes a flight recorder keep its window
+    Trigger(trigger::TriggerArgs),
 }
 
 /// Options of an observation.
@@ -122,6 +148,9 @@ pub(crate) struct ObserveArgs {
     /// Measure what each program costs, in ns per call
     #[arg(long)]
     pub(crate) cost: bool,
+    /// Recording.
+    #[command(flatten)]
+    pub(crate) record: record::RecordArgs,
     /// Diagnostics of the kernel programs on standard error; twice for every
     /// datagram
     #[arg(long, short, action = clap::ArgAction::Count)]
@@ -142,7 +171,7 @@ impl ObserveArgs {
     }
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let time = load::units::duration(text).map_err(|e| e.to_string())?;
     if time.is_zero() { Err("must be longer than 0".to_owned()) } else { Ok(time) }
 }

@@ -21,6 +21,7 @@ use observer::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::record::Recording;
 use super::{ObserveArgs, exit};
 
 /// Clears a terminal from the cursor's home on.
@@ -108,10 +109,11 @@ async fn observe(args: &ObserveArgs, options: &AttachOptions) -> Result<ExitCode
     // Before anything is attached: a signal during attaching is not lost.
     let mut signals = Signals::new().map_err(ObserveError::Signal)?;
     let mut out = Output::new(args.json);
-    let session = Session::start(options, args.interval)?;
+    let (recording, recorder) = args.record.start(args.interval);
+    let session = Session::start_recorded(options, args.interval, Box::new(|_| {}), recorder)?;
     let server = serve(args, &session, updates(&session)?)?;
     out.started(args.duration);
-    let ended = watch(args, &session, &mut signals, &mut out).await?;
+    let ended = watch(args, &session, recording.as_ref(), &mut signals, &mut out).await?;
     // Joins the reader: a second signal in these moments changes nothing, the
     // machine is being cleaned already.
     let snapshot = session.finish()?;
@@ -121,12 +123,13 @@ async fn observe(args: &ObserveArgs, options: &AttachOptions) -> Result<ExitCode
     if !matches!(ended, Ended::ClosedPipe) {
         out.finish(&snapshot.total)?;
     }
+    let recorded = recording.is_none_or(|r| r.finish());
     let verdict = match ended {
         // A bounded observation that was cut short judges nothing.
         Ended::Signal if args.duration.is_some() => Level::Invalid,
         _ => snapshot.total.verdict,
     };
-    Ok(exit::of_verdict(verdict))
+    Ok(exit::of_observation(verdict, recorded))
 }
 
 /// The session's snapshots with what surrounds them.
@@ -148,6 +151,7 @@ pub(super) fn serve(
 async fn watch(
     args: &ObserveArgs,
     session: &Session,
+    recording: Option<&Recording>,
     signals: &mut Signals,
     out: &mut Output,
 ) -> Result<Ended, ObserveError> {
@@ -165,6 +169,9 @@ async fn watch(
             () = signals.next() => return Ok(Ended::Signal),
             changed = snapshots.changed() => {
                 let snapshot = snapshots.borrow_and_update().clone();
+                if let Some(recording) = recording {
+                    recording.tell();
+                }
                 match (changed, snapshot) {
                     // The reader is gone; `finish` says why.
                     (Err(_), _) => return Ok(Ended::Duration),

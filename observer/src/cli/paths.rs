@@ -1,5 +1,5 @@
-//! `observer paths`: watch the trains that arrive, and say how fast the paths
-//! are that they took.
+//! `observer paths`: watch the trains that arrive, or take them from a trace,
+//! and say how fast the paths are that they took.
 
 use std::{
     io::{self, Write},
@@ -19,12 +19,15 @@ use observer::{
     kernel::attach::AttachOptions,
     paths::{Gatherer, Report, html, text},
     session::{Session, SessionError},
+    source::Batch,
+    trace::{Trace, TraceError, reader::Event},
 };
 use signal_hook::{
     consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
 };
 
+use super::report::{Bar, DamageArgs};
 use super::{duration, exit};
 
 /// How often the end is looked for.
@@ -33,6 +36,11 @@ const LOOK: Duration = Duration::from_millis(50);
 /// Options of `observer paths`.
 #[derive(Debug, Args)]
 pub(crate) struct PathsArgs {
+    /// Take the trains from this trace instead of watching
+    #[arg(value_name = "TRACE", conflicts_with_all = ["port", "netns", "duration"])]
+    trace: Option<PathBuf>,
+    #[command(flatten)]
+    damage: DamageArgs,
     /// Only datagrams of sockets with this UDP port
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
@@ -53,6 +61,9 @@ pub(crate) struct PathsArgs {
 /// What ends it without a report.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PathsError {
+    /// The trace cannot be read.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     /// Something named does not exist.
     #[error(transparent)]
     Filter(#[from] FilterError),
@@ -82,6 +93,7 @@ impl PathsError {
     /// The process's exit code.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
+            Self::Trace(e) => super::report::code_of(e),
             Self::Filter(_) => exit::NO_TARGET,
             Self::Session(e) => exit::of_error(e),
             Self::Place(_) | Self::Page { .. } => exit::NO_TARGET,
@@ -100,13 +112,32 @@ pub(crate) fn run(args: &PathsArgs) -> Result<ExitCode, PathsError> {
         let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
         load::report::prepare(dir)?;
     }
-    let report = watch(args)?;
+    let report = match &args.trace {
+        Some(dir) => recorded(&args.damage.open(dir)?)?,
+        None => watch(args)?,
+    };
     let written = args.html.as_ref().map_or(Ok(()), |path| {
         replace(path, &html::page(&report)).map_err(|source| PathsError::Page { path: path.clone(), source })
     });
     print(args, &report).map_err(PathsError::Output)?;
     written?;
     Ok(if report.is_empty() { ExitCode::from(exit::INVALID) } else { ExitCode::SUCCESS })
+}
+
+/// What a trace tells.
+fn recorded(trace: &Trace) -> Result<Report, TraceError> {
+    let mut gatherer = Gatherer::default();
+    let (mut replay, mut batch) = (trace.replay(), Batch::default());
+    let (mut bar, mut done) = (Bar::new("reading"), 0);
+    while let Some(event) = replay.next(&mut batch)? {
+        gatherer.batch(&batch);
+        if let Event::Close(_) = event {
+            done += 1;
+            bar.show(done, trace.numbers().len());
+        }
+    }
+    bar.clear();
+    Ok(gatherer.finish())
 }
 
 fn watch(args: &PathsArgs) -> Result<Report, PathsError> {

@@ -35,7 +35,8 @@ pub(crate) fn observe(args: &ObserveArgs, options: &AttachOptions) -> Result<Exi
     let stop = Arc::new(AtomicBool::new(false));
     // Before anything is attached: a signal during attaching is not lost.
     tui::terminal::catch_signals(&stop).map_err(ObserveError::Signal)?;
-    let session = Session::start(options, args.interval)?;
+    let (recording, recorder) = args.record.start(args.interval);
+    let session = Session::start_recorded(options, args.interval, Box::new(|_| {}), recorder)?;
     let updates = updates(&session)?;
     let server = serve(args, &session, updates.clone())?;
     let screen = tui::Options {
@@ -54,10 +55,11 @@ pub(crate) fn observe(args: &ObserveArgs, options: &AttachOptions) -> Result<Exi
     if left != Left::HungUp {
         Output::new(false).finish(&snapshot.total)?;
     }
+    let recorded = recording.is_none_or(|r| r.finish());
     let verdict = match left {
         // A bounded observation that was cut short judges nothing.
         Left::Asked | Left::Signal | Left::HungUp if args.duration.is_some() => Level::Invalid,
         _ => snapshot.total.verdict,
     };
-    Ok(exit::of_verdict(verdict))
+    Ok(exit::of_observation(verdict, recorded))
 }

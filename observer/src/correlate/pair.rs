@@ -17,9 +17,10 @@
 //! namespace by a further device has another last hop and is left alone.
 
 use observer_ebpf::abi::JourneyRecord;
+use serde::{Deserialize, Serialize};
 
 /// A network device, named so that it is the only one of its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct DeviceId {
     /// Inode number of its network namespace.
     pub netns: u32,
@@ -28,7 +29,7 @@ pub struct DeviceId {
 }
 
 /// An entry and an exit that together are a shaper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Pair {
     /// Where a datagram enters it.
     pub entry: DeviceId,
@@ -66,7 +67,7 @@ impl Pair {
 }
 
 /// The pairs of one observation.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pairs(Vec<Pair>);
 
 impl Pairs {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use foldhash::HashMap;
 use observer_ebpf::abi::{WaitKind, WaitRecord};
 
-use crate::report::{WaitTotals, Waits};
+use crate::report::Waits;
 
 /// Intervals kept for one thread and kind: at a thousand waits per second more
 /// than a minute.
@@ -83,7 +83,7 @@ impl WaitBook {
             WaitKind::RunQueue => &mut self.totals.run_queue,
             WaitKind::SendBuffer => &mut self.totals.send_buffer,
         };
-        count(totals, length);
+        totals.count(length);
         self.latest_ns = self.latest_ns.max(record.to_ns);
 
         if !self.threads.contains_key(&record.tid) && self.threads.len() >= THREADS {
@@ -129,18 +129,22 @@ impl WaitBook {
         self.totals
     }
 
+    /// Adds what a trace says was seen.
+    pub fn add_totals(&mut self, more: &Waits) {
+        self.totals.add(more);
+    }
+
+    /// Says that so much was seen: of waits that are looked at again.
+    pub fn set_totals(&mut self, totals: Waits) {
+        self.totals = totals;
+    }
+
     fn make_room(&mut self) {
         if let Some((&tid, _)) = self.threads.iter().min_by_key(|(_, t)| t.last_ns()) {
             let gone = self.threads.remove(&tid).map_or(0, |t| t.held());
             self.held -= gone;
         }
     }
-}
-
-fn count(totals: &mut WaitTotals, length: u64) {
-    totals.count = totals.count.saturating_add(1);
-    totals.total_ns = totals.total_ns.saturating_add(length);
-    totals.max_ns = totals.max_ns.max(length);
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -248,6 +252,7 @@ impl Track {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::WaitTotals;
     use crate::source::synthetic::wait;
     use proptest::prelude::*;
 

@@ -40,6 +40,51 @@ pub struct Configuration {
     rmem_max: Option<u64>,
 }
 
+/// A [`Configuration`] as a trace keeps it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Recorded {
+    /// The most SO_RCVBUF may ask for, bytes; null if not known.
+    pub rmem_max_bytes: Option<u64>,
+    /// The namespaces of the senders that could be reached, and the observer's
+    /// own.
+    pub namespaces: Vec<Namespace>,
+}
+
+/// The qdiscs of one network namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Namespace {
+    /// Its inode number; 0 is the observer's own.
+    pub netns: u32,
+    /// They, with what they had counted.
+    pub qdiscs: Vec<Qdisc>,
+}
+
+impl Recorded {
+    /// Whether nothing is known.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether both say the same, whatever has been counted.
+    pub fn is_as(&self, other: &Self) -> bool {
+        let plain = |r: &Self| {
+            let mut r = r.clone();
+            for q in r.namespaces.iter_mut().flat_map(|n| &mut n.qdiscs) {
+                q.counters = Default::default();
+            }
+            r
+        };
+        plain(self) == plain(other)
+    }
+}
+
+impl From<&Recorded> for Configuration {
+    fn from(r: &Recorded) -> Self {
+        let all = r.namespaces.iter().flat_map(|n| n.qdiscs.iter().map(|q| (n.netns, q.clone())));
+        Self::recorded(all, r.rmem_max_bytes)
+    }
+}
+
 impl Configuration {
     /// That of the running kernel.
     pub fn live() -> Self {
@@ -56,6 +101,14 @@ impl Configuration {
             by_namespace.entry(netns).or_default().push(qdisc);
         }
         Self { live: false, qdiscs: by_namespace, rmem_max }
+    }
+
+    /// As a trace keeps it.
+    pub fn record(&self) -> Recorded {
+        let of = |(netns, qdiscs): (&u32, &Vec<Qdisc>)| Namespace { netns: *netns, qdiscs: qdiscs.clone() };
+        let mut namespaces: Vec<Namespace> = self.qdiscs.iter().map(of).collect();
+        namespaces.sort_unstable_by_key(|n| n.netns);
+        Recorded { rmem_max_bytes: self.rmem_max, namespaces }
     }
 
     /// The most SO_RCVBUF may ask for, bytes.
@@ -156,6 +209,17 @@ mod tests {
         assert_eq!((plain.kind.as_str(), plain.rate_bit_s), ("noqueue", None));
         assert_eq!((c.at(7, 3, None), c.at(8, 2, None)), (None, None));
         assert_eq!(c.rmem_max_bytes(), Some(212_992));
+
+        let recorded = c.record();
+        let json = serde_json::to_string(&recorded).unwrap();
+        let back: Recorded = serde_json::from_str(&json).unwrap();
+        assert_eq!(back, recorded);
+        let again = Configuration::from(&back);
+        assert_eq!((again.at(7, 2, Some(99.6e6)), again.record()), (c.at(7, 2, Some(99.6e6)), recorded));
+        let counted = Configuration::recorded([entry("noqueue", 1, None, 6)], None).record();
+        let before = Configuration::recorded([entry("noqueue", 1, None, 5)], None).record();
+        assert!(counted.is_as(&before) && counted != before && !counted.is_empty());
+        assert!(!counted.is_as(&Configuration::recorded([entry("tbf", 1, None, 6)], None).record()));
     }
 
     #[test]

@@ -181,6 +181,13 @@ impl Evidence {
         self.joined_late = true;
     }
 
+    /// Passes over the next `n`, which the latest to come will push out: all of
+    /// the first are there, and at least [`LATEST`] follow.
+    pub fn pass(&mut self, n: u64) {
+        self.forgotten += self.latest.len() as u64 + n;
+        self.latest.clear();
+    }
+
     /// Samples seen so far.
     pub fn seen(&self) -> u64 {
         (self.first.len() + self.latest.len()) as u64 + self.forgotten
@@ -218,6 +225,11 @@ mod tests {
         assert_eq!((both.len(), both[0].samples.len(), both[1].samples.len()), (2, FIRST, LATEST));
         assert_eq!((both[1].samples[LATEST - 1].offer_ns, both[1].fresh), (n, false));
         assert_eq!(evidence.seen(), n + 1);
+        evidence.pass(50);
+        (0..LATEST as u64).for_each(|i| evidence.add(Sample { offer_ns: n + 51 + i, ..Sample::default() }));
+        let passed = evidence.stretches();
+        assert_eq!((passed.len(), passed[0].samples.len(), passed[1].samples.len()), (2, FIRST, LATEST));
+        assert_eq!((passed[1].samples[0].offer_ns, evidence.seen()), (n + 51, n + 51 + LATEST as u64));
         assert!(size_of::<Sample>() * (FIRST + LATEST) < 40 << 20, "{}", size_of::<Sample>());
     }
 }

@@ -122,6 +122,11 @@ pub struct Limiter {
 }
 
 impl Limiter {
+    /// Where no datagram left or arrived: too little to tell.
+    pub fn of_nothing() -> Self {
+        advised(limiter(two_sided::estimate(&[], false, THROTTLED_NS), Basis::TwoSided))
+    }
+
     /// Whether more than the rate was offered all the time, so that no bucket
     /// would do.
     pub fn is_sustained(&self) -> bool {

@@ -112,6 +112,8 @@ pub struct Diagnostician {
     /// When the latest was made, and what it took.
     made: Option<(Instant, Duration)>,
     pairs: bool,
+    /// The configuration has been read since the last journey.
+    looked: bool,
 }
 
 impl Default for Diagnostician {
@@ -124,6 +126,7 @@ impl Default for Diagnostician {
             seen: 0,
             made: None,
             pairs: false,
+            looked: false,
         }
     }
 }
@@ -132,6 +135,13 @@ impl Diagnostician {
     /// Takes in a journey.
     pub fn push(&mut self, journey: &Journey) {
         self.evidence.push(journey);
+        self.looked = false;
+    }
+
+    /// Passes over journeys that the latest to come will push out of the
+    /// evidence, see [`Evidence::pass`].
+    pub fn pass(&mut self, n: u64) {
+        self.evidence.pass(n);
     }
 
     /// Says that datagrams came before the first one kept, so that nothing is
@@ -156,6 +166,20 @@ impl Diagnostician {
         self.configuration.look(book);
     }
 
+    /// What is configured, as of now.
+    pub fn look_again(&mut self, book: &FlowBook) -> &Configuration {
+        if !self.looked {
+            self.configuration.look(book);
+            self.looked = true;
+        }
+        &self.configuration
+    }
+
+    /// What is configured, as it was last read.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
     /// The diagnosis as of now. Made anew if `last`, or if there is something
     /// new and the last one's cost permits; else the latest.
     pub fn diagnose(
@@ -167,11 +191,11 @@ impl Diagnostician {
     ) -> Diagnosis {
         let seen = self.evidence.seen();
         let affordable = self.made.is_none_or(|(at, took)| at.elapsed() >= took.saturating_mul(COST));
-        if seen == self.seen || !(last || affordable) {
+        if !last && (seen == self.seen || !affordable) {
             return self.latest.clone();
         }
         let start = Instant::now();
-        self.configuration.look(book);
+        self.look_again(book);
         let stretches = self.evidence.stretches();
         let sender_queue = sender::diagnose(&stretches, book, self.target_s);
         let limiter = limiter::diagnose(&stretches, book, &self.configuration, steal, self.pairs);

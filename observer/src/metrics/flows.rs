@@ -38,6 +38,8 @@ pub struct FlowLatency {
     total: Latency,
     /// Datagrams since the last interval.
     recent: u64,
+    /// The largest value of each since it was last taken, the total last.
+    largest: [u64; Component::COUNT + 1],
 }
 
 impl FlowLatency {
@@ -46,6 +48,7 @@ impl FlowLatency {
             components: [(); Component::COUNT].map(|()| Latency::coarse()),
             total: Latency::coarse(),
             recent: 0,
+            largest: [0; Component::COUNT + 1],
         }
     }
 
@@ -59,6 +62,10 @@ impl FlowLatency {
         if let Some(ns) = stages.total {
             self.total.record(ns);
         }
+        let all = stages.components.into_iter().chain([stages.total]);
+        for (largest, ns) in self.largest.iter_mut().zip(all) {
+            *largest = (*largest).max(ns.unwrap_or(0));
+        }
     }
 
     fn merge(&mut self, other: &Self) {
@@ -66,6 +73,24 @@ impl FlowLatency {
             mine.merge(theirs);
         }
         self.total.merge(&other.total);
+        for (largest, theirs) in self.largest.iter_mut().zip(other.largest) {
+            *largest = (*largest).max(theirs);
+        }
+    }
+
+    /// The largest values since the last call, the total's last.
+    fn take_largest(&mut self) -> [u64; Component::COUNT + 1] {
+        std::mem::take(&mut self.largest)
+    }
+
+    /// By [`Component`], the total last.
+    pub fn distributions(&self) -> impl Iterator<Item = &Latency> {
+        self.components.iter().chain([&self.total])
+    }
+
+    /// The same, to put back what a trace has.
+    pub fn distributions_mut(&mut self) -> impl Iterator<Item = &mut Latency> {
+        self.components.iter_mut().chain([&mut self.total])
     }
 
     /// As the report shows them.
@@ -119,6 +144,42 @@ impl FlowMetrics {
         }
         for flow in self.shown.values_mut() {
             flow.recent = 0;
+        }
+    }
+
+    /// The flows that have their own, with them and the largest values since
+    /// the last call. The others come last, without a flow.
+    pub fn each(&mut self) -> impl Iterator<Item = (Option<u64>, &FlowLatency, [u64; Component::COUNT + 1])> {
+        let shown = self.shown.iter_mut().map(|(id, flow)| (Some(*id), flow));
+        let others = self.others.iter_mut().map(|flow| (None, flow.as_mut()));
+        shown.chain(others).map(|(id, flow)| {
+            let largest = flow.take_largest();
+            (id, &*flow, largest)
+        })
+    }
+
+    /// A flow's own distributions, made if it has none: to put back what a
+    /// trace has.
+    pub fn put_back(&mut self, id: u64) -> &mut FlowLatency {
+        self.shown.entry(id).or_insert_with(FlowLatency::new)
+    }
+
+    /// The others' distributions, to put back what a trace has.
+    pub fn put_back_others(&mut self) -> &mut FlowLatency {
+        self.others.get_or_insert_with(|| Box::new(FlowLatency::new()))
+    }
+
+    /// Leaves exactly the flows `ids` with distributions of their own, as a
+    /// trace says it was: those that are not among them go to the others.
+    pub fn keep(&mut self, ids: &[u64]) {
+        let gone: Vec<u64> = self.shown.keys().filter(|id| !ids.contains(id)).copied().collect();
+        for id in gone {
+            if let Some(flow) = self.shown.remove(&id) {
+                self.put_back_others().merge(&flow);
+            }
+        }
+        for id in ids {
+            self.put_back(*id);
         }
     }
 

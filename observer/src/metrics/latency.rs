@@ -195,6 +195,32 @@ impl Latency {
         }
     }
 
+    /// What is in it, for a trace: the largest value of each bucket in use, and
+    /// how many are in it.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.histogram.iter_recorded().map(|b| {
+            (self.histogram.highest_equivalent(b.value_iterated_to()), b.count_since_last_iteration())
+        })
+    }
+
+    /// Values above the range: counted, in no bucket.
+    pub fn overflow(&self) -> u64 {
+        self.overflow
+    }
+
+    /// Puts back what [`Latency::buckets`] gave: `count` values of the bucket
+    /// of `ns`, or above the range. The largest value is put back by [`Latency::raise_max`].
+    pub fn put_back(&mut self, ns: u64, count: u64) {
+        if self.histogram.record_n(ns, count).is_err() {
+            self.overflow = self.overflow.saturating_add(count);
+        }
+    }
+
+    /// Puts back the largest value.
+    pub fn raise_max(&mut self, max_ns: u64) {
+        self.max_ns = self.max_ns.max(max_ns);
+    }
+
     /// As the report shows it.
     pub fn report(&self) -> Distribution {
         Distribution {

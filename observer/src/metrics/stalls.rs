@@ -65,6 +65,30 @@ impl Stalls {
         Stalled { waited_ns: self.waited_ns[k], stolen_ns: self.stolen_ns[k] }
     }
 
+    /// What was laid down, for a trace: ns by level.
+    pub fn waited_ns(&self) -> &[u64] {
+        &self.waited_ns
+    }
+
+    /// How far it has come, for a trace: ns by level.
+    pub fn until_ns(&self) -> &[u64] {
+        &self.until_ns
+    }
+
+    /// Goes on where an earlier one had come to, as a trace has it.
+    pub fn resume(&mut self, until_ns: &[u64]) {
+        for (mine, theirs) in self.until_ns.iter_mut().zip(until_ns) {
+            *mine = *theirs;
+        }
+    }
+
+    /// Puts back what a trace has.
+    pub fn put_back(&mut self, waited_ns: &[u64]) {
+        for (mine, theirs) in self.waited_ns.iter_mut().zip(waited_ns) {
+            *mine = mine.saturating_add(*theirs);
+        }
+    }
+
     /// Adds a later interval.
     pub fn merge(&mut self, other: &Self) {
         let mine = self.waited_ns.iter_mut().chain(&mut self.stolen_ns);

@@ -22,13 +22,31 @@ const SUB: u64 = 1 << SUB_BITS;
 
 /// What is summed for each bucket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Bucket {
-    count: u64,
-    total_ns: u128,
-    components_ns: [u128; Component::COUNT],
-    parts_ns: [u128; Part::COUNT],
+pub struct Bucket {
+    /// Complete journeys.
+    pub count: u64,
+    /// Sum of their totals, ns.
+    pub total_ns: u128,
+    /// Sums of their components, ns.
+    pub components_ns: [u128; Component::COUNT],
+    /// Sums of their parts, ns.
+    pub parts_ns: [u128; Part::COUNT],
     /// The largest single hop in it.
-    hop: Option<SlowestHop>,
+    pub hop: Option<SlowestHop>,
+}
+
+impl Bucket {
+    fn add(&mut self, other: &Self) {
+        self.count = self.count.saturating_add(other.count);
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
+        for (sum, ns) in self.components_ns.iter_mut().zip(other.components_ns) {
+            *sum = sum.saturating_add(ns);
+        }
+        for (sum, ns) in self.parts_ns.iter_mut().zip(other.parts_ns) {
+            *sum = sum.saturating_add(ns);
+        }
+        self.hop = slower(self.hop, other.hop);
+    }
 }
 
 /// Sums over the complete journeys, by their total.
@@ -67,6 +85,14 @@ fn index(ns: u64) -> usize {
     let shift = (u64::BITS - ns.leading_zeros()).saturating_sub(SUB_BITS + 1);
     let index = u64::from(shift) * SUB + (ns >> shift);
     usize::try_from(index).unwrap_or(usize::MAX)
+}
+
+/// The largest value of a bucket.
+fn largest(number: usize) -> u64 {
+    let number = number as u64;
+    let Some(shift) = (number / SUB).checked_sub(1) else { return number };
+    let first = number - shift * SUB;
+    u32::try_from(shift).ok().and_then(|s| (first + 1).checked_shl(s)).map_or(u64::MAX, |next| next - 1)
 }
 
 impl TailSums {
@@ -131,16 +157,34 @@ impl TailSums {
         self.count += other.count;
         self.beyond = self.beyond.saturating_add(other.beyond);
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets).filter(|(_, t)| t.count > 0) {
-            mine.count += theirs.count;
-            mine.total_ns += theirs.total_ns;
-            for (sum, ns) in mine.components_ns.iter_mut().zip(theirs.components_ns) {
-                *sum += ns;
-            }
-            for (sum, ns) in mine.parts_ns.iter_mut().zip(theirs.parts_ns) {
-                *sum += ns;
-            }
-            mine.hop = slower(mine.hop, theirs.hop);
+            mine.add(theirs);
         }
+    }
+
+    /// What is in it, for a trace: the buckets in use, by the largest total
+    /// that falls into each.
+    pub fn buckets(&self) -> impl Iterator<Item = (u64, &Bucket)> {
+        let in_use = self.buckets.iter().enumerate().filter(|(_, b)| b.count > 0);
+        in_use.map(|(number, b)| (largest(number), b))
+    }
+
+    /// Journeys above the range: counted, in no bucket.
+    pub fn beyond(&self) -> u64 {
+        self.beyond
+    }
+
+    /// Puts back what [`TailSums::buckets`] gave, or a part of it, for a total
+    /// of `ns`; false if there is no such bucket.
+    pub fn put_back(&mut self, ns: u64, bucket: &Bucket) -> bool {
+        let Some(mine) = self.buckets.get_mut(index(ns)) else { return false };
+        mine.add(bucket);
+        self.count = self.count.saturating_add(bucket.count);
+        true
+    }
+
+    /// Puts back journeys above the range.
+    pub fn put_back_beyond(&mut self, count: u64) {
+        self.beyond = self.beyond.saturating_add(count);
     }
 
     /// Forgets everything and keeps the memory.
@@ -188,6 +232,13 @@ fn ratio(part: u64, of: u64) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn the_largest_value_of_a_bucket_is_its_last() {
+        for number in 0..=index(HIGHEST_NS) {
+            assert_eq!((index(largest(number)), index(largest(number) + 1)), (number, number + 1));
+        }
+    }
 
     fn stages(components: [u64; 4]) -> Stages {
         Stages { components: components.map(Some), total: Some(components.iter().sum()), ..Stages::default() }

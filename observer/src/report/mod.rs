@@ -595,6 +595,29 @@ pub struct Waits {
     pub forgotten: u64,
 }
 
+impl WaitTotals {
+    /// Counts one more, ns.
+    pub fn count(&mut self, length_ns: u64) {
+        self.add(&Self { count: 1, total_ns: length_ns, max_ns: length_ns });
+    }
+
+    /// Adds those in `more`.
+    pub fn add(&mut self, more: &Self) {
+        self.count = self.count.saturating_add(more.count);
+        self.total_ns = self.total_ns.saturating_add(more.total_ns);
+        self.max_ns = self.max_ns.max(more.max_ns);
+    }
+}
+
+impl Waits {
+    /// Adds those in `more`.
+    pub fn add(&mut self, more: &Self) {
+        self.run_queue.add(&more.run_queue);
+        self.send_buffer.add(&more.send_buffer);
+        self.forgotten = self.forgotten.saturating_add(more.forgotten);
+    }
+}
+
 /// The hook behind a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Hook {

@@ -2,13 +2,11 @@
 //! scenarios, a replayed trace. The event loop asks a [`Feed`] for the newest
 //! one and never waits for it.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
 use crate::session::Marker;
-use crate::snapshot::Snapshot;
 use crate::surroundings::Update;
 
 /// What a feed has to say.
@@ -71,24 +69,23 @@ impl Feed for Live {
     }
 }
 
-/// Pictures at hand, shown at the pace at which they were made: a trace.
-pub struct Replay<I> {
-    snapshots: I,
+/// When pictures that were made before are due.
+#[derive(Debug)]
+pub struct Pace {
     speed: f64,
-    next: Option<Arc<Snapshot>>,
     /// When the first was shown, and its time, ns.
     started: Option<(Instant, u64)>,
 }
 
-impl<I: Iterator<Item = Arc<Snapshot>>> Replay<I> {
-    /// Shows `snapshots` `speed` times as fast as they happened; at
-    /// infinity, or anything that is no speed, as fast as they are asked for.
-    pub fn new(snapshots: I, speed: f64) -> Self {
-        Self { snapshots, speed, next: None, started: None }
+impl Pace {
+    /// `speed` times as fast as they happened; at infinity, or anything that
+    /// is no speed, at once.
+    pub fn new(speed: f64) -> Self {
+        Self { speed, started: None }
     }
 
     /// Whether a snapshot of this time is due.
-    fn due(&mut self, at_ns: u64, now: Instant) -> bool {
+    pub fn due(&mut self, at_ns: u64, now: Instant) -> bool {
         let (start, first_ns) = *self.started.get_or_insert((now, at_ns));
         let after = Duration::from_nanos(at_ns.saturating_sub(first_ns)).as_secs_f64() / self.speed;
         !(after.is_finite() && self.speed > 0.0)
@@ -96,66 +93,24 @@ impl<I: Iterator<Item = Arc<Snapshot>>> Replay<I> {
     }
 }
 
-impl<I: Iterator<Item = Arc<Snapshot>>> Feed for Replay<I> {
-    fn next(&mut self) -> Fed {
-        let now = Instant::now();
-        let mut latest = None;
-        // At most this many at once: a fast replay must not stop the keys.
-        for _ in 0..64 {
-            let Some(snapshot) = self.next.take().or_else(|| self.snapshots.next()) else {
-                return latest.map_or_else(|| Fed::Ended("the trace is over".to_owned()), Fed::Update);
-            };
-            if !self.due(snapshot.total.to_ns, now) {
-                self.next = Some(snapshot);
-                break;
-            }
-            latest = Some(Update::from(snapshot));
-        }
-        latest.map_or(Fed::Nothing, Fed::Update)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipeline::Pipeline;
-    use crate::source::synthetic::{Plan, Synthetic};
-
-    fn snapshots(n: u64) -> Vec<Arc<Snapshot>> {
-        let whole = Pipeline::run(&mut Synthetic::new(Plan { datagrams: 10, ..Plan::default() })).unwrap();
-        (0..n)
-            .map(|i| {
-                let mut snapshot = (*whole).clone();
-                snapshot.number = i;
-                Arc::make_mut(&mut snapshot.total).to_ns = i * 1_000_000_000;
-                Arc::new(snapshot)
-            })
-            .collect()
-    }
 
     #[test]
-    fn a_replay_as_fast_as_can_be_ends_with_the_last_picture() {
-        let mut replay = Replay::new(snapshots(100).into_iter(), f64::INFINITY);
-        let mut seen = Vec::new();
-        loop {
-            match replay.next() {
-                Fed::Update(update) => seen.push(update.snapshot.number),
-                Fed::Ended(_) => break,
-                other => panic!("{other:?}"),
-            }
+    fn a_picture_is_due_when_as_much_time_has_passed_as_before() {
+        let start = Instant::now();
+        let after = |ms| start + Duration::from_millis(ms);
+        let mut life = Pace::new(1.0);
+        assert!(life.due(5_000_000_000, start), "the first at once");
+        assert!(!life.due(6_000_000_000, after(999)));
+        assert!(life.due(6_000_000_000, after(1_000)));
+        let mut fast = Pace::new(10.0);
+        assert!(fast.due(5_000_000_000, start) && fast.due(6_000_000_000, after(100)));
+        assert!(!fast.due(6_100_000_000, after(100)));
+        for speed in [f64::INFINITY, f64::NAN, 0.0, -1.0] {
+            let mut at_once = Pace::new(speed);
+            assert!(at_once.due(0, start) && at_once.due(u64::MAX, start), "{speed}");
         }
-        assert_eq!(seen, [63, 99]);
-    }
-
-    #[test]
-    fn a_replay_at_the_pace_of_life_waits_for_the_second() {
-        let mut replay = Replay::new(snapshots(3).into_iter(), 1.0);
-        assert!(matches!(replay.next(), Fed::Update(u) if u.snapshot.number == 0));
-        assert!(matches!(replay.next(), Fed::Nothing), "the next is a second away");
-        assert!(matches!(replay.next(), Fed::Nothing), "and it is not lost");
-        let mut fast = Replay::new(snapshots(3).into_iter(), 1e12);
-        fast.next();
-        std::thread::sleep(Duration::from_millis(1));
-        assert!(matches!(fast.next(), Fed::Update(u) if u.snapshot.number == 2));
     }
 }

@@ -18,6 +18,7 @@ pub mod feed;
 pub mod flows;
 pub mod keys;
 pub mod panels;
+pub mod played;
 pub mod run;
 pub mod screen;
 pub mod screens;

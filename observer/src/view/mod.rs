@@ -3,5 +3,7 @@
 
 pub mod json;
 pub mod model;
+pub mod page;
+pub mod plot;
 pub mod text;
 pub mod units;

@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 
 use crate::component::Component;
 use crate::culprit::quantile_name;
+use crate::diagnose::limiter::Limiter;
 use crate::report::{
     Balance, Counts, Finding, FlowReport, Hook, Kind, Level, OtherFlows, Report, Tail, WaitTotals,
 };
@@ -62,6 +63,14 @@ pub fn report(report: &Report, colour: bool) -> String {
     out += &findings(&report.findings, paint);
     let verdict = paint.level(report.verdict, report.verdict.name());
     out + &labelled("verdict", &verdict)
+}
+
+/// What holds datagrams back, and why it is thought so, in a few lines.
+pub fn limiter(l: &Limiter) -> String {
+    let found = diagnosis::limiter(l).unwrap_or_else(|| l.kind.name().to_owned());
+    let lines = [("limiter", found.as_str()), ("because", &l.why), ("advice", &l.advice)];
+    let said = lines.into_iter().filter(|(_, text)| !text.is_empty());
+    said.map(|(label, text)| labelled(label, &wrap(LABEL, text))).collect()
 }
 
 /// Shown where anything was late: it is in no component.
