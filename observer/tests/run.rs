@@ -71,6 +71,46 @@ fn a_load_that_holds_passes_with_every_account_in_agreement() {
     assert!(code == 0 || (code == 2 && spoilt.is_some_and(|f| f["level"] == "invalid")), "{}", w["findings"]);
 }
 
+/// Two runs and their warm-ups, each in a trace of its own.
+#[test]
+fn a_run_can_be_recorded_and_is_reported_on_again() {
+    needs_root!();
+    let dir = tempfile::tempdir().unwrap();
+    let (file, traces) = (dir.path().join("w.toml"), dir.path().join("traces"));
+    let text = "[schedule]\nrate = \"2k/s\"\nduration = \"2s\"\nwarmup = \"500ms\"\n\
+                [[workload]]\nname = \"first one\"\n[[workload]]\nname = \"b\"\n";
+    std::fs::write(&file, text).unwrap();
+    let line = format!("run {} --json --record {}", file.display(), traces.display());
+    let out = observer(&line).output().unwrap();
+    let report: Value = serde_json::from_slice(&out.stdout).unwrap();
+    for (i, name) in ["001-first_one", "002-b"].into_iter().enumerate() {
+        let seen = &report["workloads"][i]["observer"];
+        let line = format!("report {} --json", traces.join(name).display());
+        for line in [line.clone(), line + " --from-records"] {
+            let again: Value = serde_json::from_slice(&observer(&line).output().unwrap().stdout).unwrap();
+            let figures = [
+                "components",
+                "counts",
+                "tail",
+                "send_lag",
+                "flows",
+                "limiter",
+                "sender_queue",
+                "receiver_queue",
+            ];
+            for figure in figures {
+                assert_eq!(seen[figure], again[figure], "{figure} of {line}");
+            }
+        }
+    }
+    // Nothing is overwritten, and the runs are none the worse for it.
+    let out =
+        observer(&format!("run {} --json --record {}", file.display(), traces.display())).output().unwrap();
+    let said = String::from_utf8(out.stderr).unwrap();
+    assert!(said.contains("001-first_one") && said.contains("nothing is overwritten"), "{said}");
+    assert!(matches!(out.status.code(), Some(2 | 3)), "{:?}", out.status);
+}
+
 #[test]
 fn what_cannot_be_offered_is_invalid_with_exit_code_2() {
     needs_root!();

@@ -26,10 +26,12 @@ pub(crate) fn of_verdict(verdict: Level) -> ExitCode {
 /// The code of an observation. What was to be recorded and was not is an
 /// error of a file, which a worse verdict outranks.
 pub(crate) fn of_observation(verdict: Level, recorded: bool) -> ExitCode {
-    if !recorded && verdict.exit_code() == 0 {
-        return ExitCode::from(USAGE);
-    }
-    of_verdict(verdict)
+    coded(verdict.exit_code(), recorded)
+}
+
+/// The same by a verdict's code.
+pub(crate) fn coded(verdict: u8, recorded: bool) -> ExitCode {
+    ExitCode::from(if recorded || verdict != 0 { verdict } else { USAGE })
 }
 
 /// The code of what kept observer from observing.

@@ -6,8 +6,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use clap::Args;
-use observer::correlate::FlowBook;
-use observer::diagnose::configured::Configuration;
 use observer::trace::record::{RecordOptions, Recorder, Status};
 use observer::trace::trigger::Trigger;
 use observer::view::units::count;
@@ -44,17 +42,10 @@ impl RecordArgs {
     /// it cannot be.
     pub(crate) fn start(&self, interval: Duration) -> (Option<Recording>, Option<Recorder>) {
         let Some(dir) = &self.record else { return (None, None) };
-        // The senders' namespaces are not known yet.
-        let mut own = Configuration::live();
-        own.look(&FlowBook::default());
         let recorder = Recorder::create(RecordOptions {
-            dir: dir.clone(),
             window: self.flight_recorder,
             triggers: self.triggers.clone(),
-            interval,
-            command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
-            qdiscs: Some(own.record()),
-            ..RecordOptions::default()
+            ..RecordOptions::here(dir.clone(), interval)
         });
         let mut recording = Recording { dir: dir.clone(), status: None, failed: false };
         match recorder {

@@ -30,6 +30,10 @@ pub(crate) struct RunArgs {
     /// Workload file (TOML), as for `load run`; objectives on components
     /// (shaper_p99 = "< 5ms") are judged too
     file: PathBuf,
+    /// Write a trace of each run into a directory of its own in this one:
+    /// DIR/001-NAME and so on
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
     #[command(flatten)]
     report: ReportOptions,
 }
@@ -83,6 +87,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunFailure> {
     args.report.prepare()?;
     let stop = stop_on_signals().map_err(RunFailure::Signal)?;
     let mut live = Live::new(AttachOptions::default(), exit::of_error);
+    if let Some(dir) = &args.record {
+        live.record_into(dir.clone());
+    }
     let many = workloads.len() > 1 || workloads.iter().any(|w| w.ramp.is_some());
     let played = suite::play(&workloads, Some(&mut live), &stop, |w, progress| {
         if many && io::stderr().is_terminal() {
@@ -96,9 +103,13 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode, RunFailure> {
         print(&args.report, &played.report)?;
         written?;
     }
+    let unrecorded = live.unrecorded();
+    for what in &unrecorded {
+        eprintln!("observer: {what}");
+    }
     match played.failure {
         Some(e) => Err(e.into()),
-        None => Ok(ExitCode::from(played.report.verdict.exit_code())),
+        None => Ok(exit::coded(played.report.verdict.exit_code(), unrecorded.is_empty())),
     }
 }
 

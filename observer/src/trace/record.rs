@@ -25,6 +25,7 @@ use super::meta::{End, Meta};
 use super::segment::{Closing, SegmentWriter};
 use super::trigger::Trigger;
 use super::{TraceError, files, histograms};
+use crate::correlate::FlowBook;
 use crate::correlate::pair::Pairs;
 use crate::diagnose::configured::{Configuration, Recorded};
 use crate::host::monotonic_ns;
@@ -61,6 +62,22 @@ pub struct RecordOptions {
     pub qdiscs: Option<Recorded>,
     /// For meta.json: devices that together are a shaper.
     pub pairs: Pairs,
+}
+
+impl RecordOptions {
+    /// Into `dir`, with what this process knows: its command line, and the
+    /// qdiscs of its own network namespace. The senders' are not known yet.
+    pub fn here(dir: PathBuf, interval: Duration) -> Self {
+        let mut own = Configuration::live();
+        own.look(&FlowBook::default());
+        Self {
+            dir,
+            interval,
+            command_line: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+            qdiscs: Some(own.record()),
+            ..Self::default()
+        }
+    }
 }
 
 /// What has come of a recording so far.
