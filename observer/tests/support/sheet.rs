@@ -73,8 +73,7 @@ impl Sheet {
         let release = uname.release().to_string_lossy();
         let kernel: Vec<_> = release.split(['.', '-']).take(2).collect();
         let cpus = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-        let mut out =
-            format!("# {}\n\nLinux {}, {cpus} CPUs.\n", self.title, kernel.join("."));
+        let mut out = format!("# {}\n\nLinux {}, {cpus} CPUs.\n", self.title, kernel.join("."));
         for table in self.tables.iter().filter(|t| !t.rows.is_empty()) {
             let _ = writeln!(out, "\n{}", table.head.trim_end());
             let rows = || table.keys.iter().filter_map(|key| table.rows.get(key));
