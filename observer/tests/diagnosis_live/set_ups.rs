@@ -18,7 +18,7 @@ const DESCHEDULED: &str = "descheduled sender";
 /// The check of a generator that fell behind.
 const BEHIND: &str = "generator-kept-up";
 /// Times a set-up is played to be established.
-const TRIES: usize = 3;
+const TRIES: usize = 5;
 
 /// The nine others. Names as in the canned ones.
 fn set_up(name: &str) -> Scenario {
@@ -87,8 +87,13 @@ fn once(name: &str) -> Arc<Snapshot> {
 }
 
 /// Whether the machine made another set-up of it: its generator fell behind by
-/// itself, or the hypervisor took more than 5 % of the CPU time.
-fn is_another(report: &Report, causes: &[&str]) -> bool {
+/// itself, or the hypervisor took more than 5 % of the CPU time. On a host that
+/// is not quiet, or lets offers be late, nothing is clean.
+fn is_another(name: &str, report: &Report, causes: &[&str]) -> bool {
+    let late = report.findings.iter().any(|f| f.check == "offered-on-time" && f.level > Level::Passed);
+    if name == "clean" && (late || spoiled(report)) {
+        return true;
+    }
     let stolen = report.findings.iter().any(|f| f.check == "host-was-quiet" && f.level == Level::Invalid);
     stolen || top(report) == BEHIND && !causes.contains(&BEHIND)
 }
@@ -98,7 +103,7 @@ fn is_another(report: &Report, causes: &[&str]) -> bool {
 fn established(name: &str, causes: &[&str]) -> (Arc<Snapshot>, usize) {
     let mut tries = 1;
     let mut snapshot = once(name);
-    while tries < TRIES && is_another(&snapshot.total, causes) {
+    while tries < TRIES && is_another(name, &snapshot.total, causes) {
         tries += 1;
         snapshot = once(name);
     }
@@ -153,7 +158,8 @@ fn series_of_set_ups() {
         &format!(
             "`cargo xtask bench diagnosis`: how often the top finding named the cause; 19 of 20 at least. Where the\n\
              generator fell behind by itself, or the hypervisor took more than 5 % of the CPU time, it was another\n\
-             set-up and was played again, {TRIES} times at most.\n\n\
+             set-up and was played again, {TRIES} times at most; `clean` also where the host was not (steal above 1 %,\n\
+             threads that waited 1 ms for a CPU, offers late by 1 ms).\n\n\
              | set-up | finding | named | otherwise | played again | holds |\n|---|---|---:|---|---:|---|\n"
         ),
         CAUSES.iter().map(|c| c.0.to_owned()),
