@@ -228,6 +228,11 @@ impl Pipeline {
         self.interval_from_ns = tables.at_ns;
         self.last_counts = totals.counts.clone();
         self.base = Some(totals.counts);
+        self.joined_late();
+    }
+
+    /// Says that datagrams came before the first that is taken in.
+    pub fn joined_late(&mut self) {
         self.diagnostician.joined_late();
     }
 

@@ -161,6 +161,19 @@ fn a_selection_counts_what_it_selects() {
     let rest = report(&Selection { from: Some(third), ..Selection::default() });
     assert_eq!((first.counts.sent, rest.counts.sent), (Some(20_000), Some(40_000)));
 
+    // Of a time, the other segments' records are not read.
+    let outside = |n: &&u64| {
+        let (first, _) = trace.segment(**n).unwrap().offer_ns.unwrap();
+        first.cast_unsigned() >= trace.meta.start_ns + 100_000_000
+    };
+    let number = *trace.numbers().iter().find(outside).unwrap();
+    let path = dir.path().join(format!("packets-{number:06}.parquet"));
+    let whole = fs::read(&path).unwrap();
+    fs::write(&path, b"nonsense").unwrap();
+    let again = report(&Selection { to: Some(third), ..Selection::default() });
+    same(&first, &again);
+    fs::write(&path, whole).unwrap();
+
     let slow =
         report(&Selection { components: vec!["total > 1ms".parse().unwrap()], ..Selection::default() });
     let quick =

@@ -183,6 +183,8 @@ fn replay(
         begin(&mut pipeline, &first, true);
     }
     let mut replay = trace.replay();
+    let offered = selection.bounds_ns(start_ns);
+    replay.only_offered(offered);
     let mut batch = Batch::default();
     let (mut datagrams, mut done, mut last) = (0, 0, None);
     while let Some(event) = replay.next(&mut batch)? {
@@ -196,6 +198,12 @@ fn replay(
             Event::Close(segment) => {
                 done += 1;
                 progress(done, trace.numbers().len());
+                if replay.leaves_out(&segment) {
+                    datagrams += segment.files.packets.map_or(0, |f| f.rows);
+                    if segment.offer_ns.is_some_and(|(first, _)| first < offered.0) {
+                        pipeline.joined_late();
+                    }
+                }
                 if let Closed::Interval(now_ns) = segment.closed {
                     pipeline.tables(Tables::from(&segment.tables));
                     if !published(pipeline.interval(now_ns)) {

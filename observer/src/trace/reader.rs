@@ -268,7 +268,14 @@ impl Trace {
 
     /// The records as they came, in batches.
     pub fn replay(&self) -> Replay<'_> {
-        Replay { trace: self, next: 0, end: self.numbers.len(), current: None, measure_from_ns: i64::MIN }
+        Replay {
+            trace: self,
+            next: 0,
+            end: self.numbers.len(),
+            current: None,
+            offered: (i64::MIN, i64::MAX),
+            measure_from_ns: i64::MIN,
+        }
     }
 
     /// The records of the segment at place `at` of [`Trace::numbers`] alone.
@@ -307,6 +314,9 @@ pub struct Replay<'a> {
     trace: &'a Trace,
     next: usize,
     end: usize,
+    /// Records are only wanted of datagrams offered from the first of these
+    /// times on and before the second, ns.
+    offered: (i64, i64),
     current: Option<Current>,
     /// Datagrams offered before this are left out of the distributions.
     pub measure_from_ns: i64,
@@ -315,6 +325,7 @@ pub struct Replay<'a> {
 struct Current {
     segment: Segment,
     packets: Option<TableReader>,
+    left_out: bool,
     waits: Option<TableReader>,
     step: usize,
     /// Rows of the step that are still to come.
@@ -322,6 +333,18 @@ struct Current {
 }
 
 impl Replay<'_> {
+    /// Leaves out, from now on, the records of segments without a datagram that
+    /// was offered from `from_ns` on and before `to_ns`.
+    pub fn only_offered(&mut self, (from_ns, to_ns): (i64, i64)) {
+        self.offered = (from_ns, to_ns);
+    }
+
+    /// Whether a segment's records are left out.
+    pub fn leaves_out(&self, segment: &Segment) -> bool {
+        let (from_ns, to_ns) = self.offered;
+        segment.offer_ns.is_some_and(|(first, last)| last < from_ns || first >= to_ns)
+    }
+
     /// Fills `batch` with what came next; `None` at the end.
     ///
     /// # Errors
@@ -343,8 +366,14 @@ impl Replay<'_> {
                     waits(earlier.as_mut(), rows, batch, &path)?;
                 }
                 self.next += 1;
+                let packets = if self.leaves_out(&segment) {
+                    None
+                } else {
+                    Some(self.trace.table(&segment, "packets", |_| true)?)
+                };
                 self.current = Some(Current {
-                    packets: self.trace.table(&segment, "packets", |_| true)?,
+                    left_out: packets.is_none(),
+                    packets: packets.flatten(),
                     waits: self.trace.table(&segment, "waits", |_| true)?,
                     segment,
                     step: 0,
@@ -367,7 +396,7 @@ impl Replay<'_> {
                 Some(Step::Batch { journeys, waits: n, malformed, flows }) => {
                     batch.flows.extend(flows.iter().map(FlowRecord::from));
                     batch.malformed += malformed;
-                    current.left = *journeys;
+                    current.left = if current.left_out { 0 } else { *journeys };
                     let (n, path) = (*n, path("waits"));
                     waits(current.waits.as_mut(), n, batch, &path)?;
                     current.step += 1;

@@ -191,7 +191,8 @@ pub fn compare(a: &Run, b: &Run, smallest: Smallest) -> Comparison {
     if verdict == Verdict::NotComparable {
         rows.iter_mut().for_each(|r| r.verdict = Verdict::NotComparable);
     }
-    let component = component(&rows, verdict);
+    let component =
+        matches!(verdict, Verdict::Worse | Verdict::Better).then(|| component(&rows, verdict)).flatten();
     let sentence = sentence(verdict, component.as_deref(), &rows, &not_comparable);
     Comparison {
         schema: SCHEMA.to_owned(),
