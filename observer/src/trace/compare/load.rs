@@ -110,9 +110,15 @@ impl Run {
         if open.1 > 0 && open.1 * 2 >= together {
             batches.push(open.0);
         }
-        let active = batches.iter().filter(|b| b.sent + b.delivered > 0);
+        // Where the load began and ended within a segment, its rate is not the
+        // load's.
+        let mut throughout = steady(&batches);
+        if throughout.is_empty() {
+            throughout = &batches;
+        }
+        let active = throughout.iter().filter(|b| b.is_active());
         let seconds: f64 = active.clone().map(|b| b.seconds).sum();
-        let sent: u64 = active.map(|b| b.sent).sum();
+        let sent = active.map(|b| b.sent).fold(0, u64::saturating_add);
         let hooks = trace.meta.hooks.iter().map(|h| (h.point.clone(), h.kind.clone())).collect();
         Ok(Self {
             name: trace.dir().display().to_string(),
@@ -165,17 +171,8 @@ impl Run {
         Sample { value: value.map(float), batches }
     }
 
-    /// Segments in which the load ran throughout: not those in which it began
-    /// or ended.
-    fn steady(&self) -> &[Batch] {
-        let active = |b: &Batch| b.sent > 0 || b.delivered > 0;
-        let first = self.batches.iter().position(active).map_or(0, |i| i + 1);
-        let last = self.batches.iter().rposition(active).unwrap_or(0);
-        self.batches.get(first..last).unwrap_or_default()
-    }
-
     fn rates(&self, of: impl Fn(&Batch) -> Option<f64>) -> Sample {
-        let steady = self.steady();
+        let steady = steady(&self.batches);
         let mut whole = Batch::default();
         for batch in steady {
             whole.add_counts(batch);
@@ -219,7 +216,7 @@ impl Run {
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         notes.extend(self.missing.as_ref().map(|m| format!("{}: {m}", self.name)));
-        let steady = self.steady().len();
+        let steady = steady(&self.batches).len();
         if steady < GOOD {
             notes.push(format!(
                 "{}: {steady} full segments; {GOOD} or more make narrower intervals",
@@ -235,7 +232,19 @@ impl Run {
     }
 }
 
+/// Segments in which the load ran throughout: not those in which it began or
+/// ended.
+fn steady(batches: &[Batch]) -> &[Batch] {
+    let first = batches.iter().position(Batch::is_active).map_or(0, |i| i + 1);
+    let last = batches.iter().rposition(Batch::is_active).unwrap_or(0);
+    batches.get(first..last).unwrap_or_default()
+}
+
 impl Batch {
+    fn is_active(&self) -> bool {
+        self.sent > 0 || self.delivered > 0
+    }
+
     fn of(trace: &Trace, segment: &Segment, before: Option<&Segment>) -> Result<Self, TraceError> {
         let mut window = Window::default();
         let mut table = trace.table(segment, "histograms", |_| true)?;
