@@ -231,14 +231,19 @@ fn a_stop_ends_a_run_early_and_says_so() {
             let stop = stop.clone();
             std::thread::spawn(move || load::send(&config, &stop).unwrap())
         };
+        let progress = Progress::new();
         let reader = {
-            let other = other.clone();
-            std::thread::spawn(move || receiver.run(&other).unwrap())
+            let (other, progress) = (other.clone(), progress.clone());
+            std::thread::spawn(move || receiver.run_with(&other, &progress, |_| {}).unwrap())
         };
         std::thread::sleep(Duration::from_millis(100));
         stop.set();
         let sent = sender.join().unwrap();
-        std::thread::sleep(Duration::from_millis(100));
+        // The reader may be waiting for a CPU.
+        let begin = std::time::Instant::now();
+        while progress.received() < sent.sent && begin.elapsed() < Duration::from_secs(10) {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         other.set();
         let received = reader.join().unwrap();
         assert!(sent.interrupted && received.interrupted);

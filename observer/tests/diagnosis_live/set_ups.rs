@@ -18,7 +18,7 @@ const DESCHEDULED: &str = "descheduled sender";
 /// The check of a generator that fell behind.
 const BEHIND: &str = "generator-kept-up";
 /// Times a set-up is played to be established.
-const TRIES: usize = 5;
+const TRIES: usize = 10;
 
 /// The nine others. Names as in the canned ones.
 fn set_up(name: &str) -> Scenario {
