@@ -14,7 +14,6 @@ mod state;
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use observer_ebpf::stamp::Stamp;
 use rustix::io::Errno;
@@ -24,6 +23,7 @@ pub use report::{FlowReport, NoLatency, RecvReport};
 
 use crate::batch::{ReadCall, RecvBatch};
 use crate::clock;
+use crate::engine::LONGEST_SLEEP;
 use crate::num::duration_ns;
 use crate::progress::Progress;
 use crate::socket::{self, RxSocket};
@@ -50,9 +50,6 @@ pub struct Delivery {
     pub arrival: Arrival,
 }
 
-/// The longest [`RecvConfig::poll`].
-pub const LONGEST_POLL: Duration = Duration::from_secs(1);
-
 /// A bound receiver; datagrams queue from here on.
 #[derive(Debug)]
 pub struct Receiver {
@@ -78,9 +75,9 @@ impl Receiver {
     /// # Errors
     /// [`RecvError`] for an address that cannot be had.
     pub fn bind(config: &RecvConfig) -> Result<Self, RecvError> {
-        if config.poll > LONGEST_POLL {
+        if config.poll > LONGEST_SLEEP {
             return Err(RecvError::Config(format!(
-                "a poll of {:?}; at most {LONGEST_POLL:?} is possible: what sleeps longer does not receive",
+                "a poll of {:?}; at most {LONGEST_SLEEP:?} is possible: what sleeps longer does not receive",
                 config.poll
             )));
         }

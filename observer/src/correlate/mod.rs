@@ -11,7 +11,7 @@ pub mod stages;
 pub mod waits;
 
 use observer_ebpf::abi::{JourneyRecord, RecordKind, flow_id};
-use observer_ebpf::stamp::SEQ_BITS;
+use observer_ebpf::stamp::{SEQ_BITS, SEQ_MAX};
 use serde::{Deserialize, Serialize};
 
 pub use flows::FlowBook;
@@ -82,6 +82,11 @@ impl Correlator {
         }
         Journey { flow, outcome, stages, record: *record }
     }
+}
+
+/// The sequence of a record: the lower 48 bits.
+pub fn sequence(record: &JourneyRecord) -> u64 {
+    record.stream_seq & SEQ_MAX
 }
 
 /// The stream of a record: the upper 16 bits.

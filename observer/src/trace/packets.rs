@@ -6,9 +6,10 @@
 //! follows from other columns is null, see [`COLUMNS`].
 
 use observer_ebpf::abi::{Detail, JourneyRecord, flag};
-use observer_ebpf::stamp::SEQ_BITS;
+use observer_ebpf::stamp::{SEQ_BITS, SEQ_MAX};
 
 use super::table::{Column, Kind, Values, column, nullable};
+use crate::correlate;
 
 /// Columns of packets-*.parquet. Times are CLOCK_MONOTONIC ns of the observed
 /// host; a point that was not seen is null.
@@ -88,8 +89,8 @@ pub fn push(values: &mut [Values], r: &JourneyRecord) {
     };
     outcome.push(r.kind.into());
     run.push(r.run.into());
-    stream.push((r.stream_seq >> SEQ_BITS).cast_signed());
-    seq.push((r.stream_seq & SEQ_MASK).cast_signed());
+    stream.push(correlate::stream(r).into());
+    seq.push(correlate::sequence(r).cast_signed());
     intended.push(r.intended_ns);
     offer.push(r.offer_ns);
     let time = |to: &mut Values, ns: u64| to.push_if(ns != 0, ns.cast_signed());
@@ -119,8 +120,6 @@ pub fn push(values: &mut [Values], r: &JourneyRecord) {
     flags.push(r.flags.into());
     detail.push(r.detail.into());
 }
-
-const SEQ_MASK: u64 = (1 << SEQ_BITS) - 1;
 
 /// What follows from the points of a single hop.
 struct Implied {
@@ -218,7 +217,7 @@ impl Iterator for Rows<'_> {
         };
         let kind = outcome.number().filter(|k| matches!(k, 1..=3));
         let (run, stream, seq) =
-            (run.number(), stream.number::<u16>(), seq.number::<u64>().filter(|s| *s <= SEQ_MASK));
+            (run.number(), stream.number::<u16>(), seq.number::<u64>().filter(|s| *s <= SEQ_MAX));
         let detail = detail.number().filter(|d| Detail::from_u8(*d).is_some());
         let (Some(kind), Some(run), Some(stream), Some(seq), Some(detail)) = (kind, run, stream, seq, detail)
         else {
@@ -313,7 +312,7 @@ mod tests {
         fn any_record_survives_but_for_the_drop_location(
             times in proptest::array::uniform16(any::<u64>()),
             small in proptest::array::uniform8(any::<u32>()),
-            kind in 1_u8..=3, zero in any::<u16>(), seq in 0..=SEQ_MASK, stream in any::<u16>(),
+            kind in 1_u8..=3, zero in any::<u16>(), seq in 0..=SEQ_MAX, stream in any::<u16>(),
         ) {
             let t = |i: usize| if zero >> i & 1 == 1 { 0 } else { times[i] };
             let short = |i: usize| (small[i] >> 16) as u16;

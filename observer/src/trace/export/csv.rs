@@ -4,10 +4,9 @@ use std::io::{self, Write};
 
 use super::{ExportError, Exported, Format, each};
 use crate::component::Component;
-use crate::correlate::{FlowBook, Journey, Outcome, stream};
+use crate::correlate::{FlowBook, Journey, Outcome, sequence, stream};
 use crate::source::SourceMeta;
 use crate::trace::{Selection, Trace};
-use observer_ebpf::stamp::SEQ_BITS;
 
 const HEADER: &str = "outcome,run,stream,seq,l2_bytes,hops,ifindex,intended_ns,offer_ns,syscall_ns,dev_queue_ns,\
 dequeue_ns,xmit_ns,rx_ns,sock_enqueue_ns,app_dequeue_ns,drop_ns,drop_reason,sender_queue_ns,shaper_ns,wire_ns,\
@@ -53,7 +52,7 @@ impl Format for Csv {
             "{outcome},{},{},{},{},{},{},{},{}",
             r.run,
             stream(r),
-            r.stream_seq & ((1 << SEQ_BITS) - 1),
+            sequence(r),
             r.l2_bytes,
             r.hops,
             r.ifindex,

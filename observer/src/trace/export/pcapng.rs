@@ -11,11 +11,11 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use observer_ebpf::abi::flag;
-use observer_ebpf::stamp::{SEQ_BITS, Stamp};
+use observer_ebpf::stamp::Stamp;
 
 use super::{ExportError, Exported, Format, each};
 use crate::component::Component;
-use crate::correlate::{FlowBook, Journey, Outcome, stream};
+use crate::correlate::{FlowBook, Journey, Outcome, sequence, stream};
 use crate::trace::meta::Meta;
 use crate::trace::{Selection, Trace};
 use crate::view::units::duration;
@@ -130,12 +130,7 @@ impl Pcapng {
             Outcome::Dropped => format!("dropped: {}", self.meta.source().reason(r.drop_reason)),
             Outcome::Unresolved => "unresolved".to_owned(),
         }];
-        said.push(format!(
-            "run {:#x} stream {} seq {}",
-            r.run,
-            stream(r),
-            r.stream_seq & ((1 << SEQ_BITS) - 1)
-        ));
+        said.push(format!("run {:#x} stream {} seq {}", r.run, stream(r), sequence(r)));
         for component in Component::ALL {
             said.extend(j.stages.component(component).map(|ns| format!("{component} {}", duration(ns))));
         }
@@ -152,7 +147,7 @@ fn packet(j: &Journey, flows: &FlowBook) -> Vec<u8> {
     let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
     let (from, to) = (end(&key.source).unwrap_or(unknown), end(&key.destination).unwrap_or(unknown));
     let v6 = r.flags & flag::V6 != 0 || from.is_ipv6();
-    let stamp = Stamp::new(r.run, stream(r), r.stream_seq & ((1 << SEQ_BITS) - 1), r.intended_ns, r.offer_ns);
+    let stamp = Stamp::new(r.run, stream(r), sequence(r), r.intended_ns, r.offer_ns);
     let stamp = stamp.to_bytes();
     let headers = 14 + if v6 { 40 } else { 20 };
     let least = u32::try_from(8 + stamp.len()).unwrap_or(40);

@@ -10,9 +10,8 @@ use std::io::{self, Write};
 
 use super::{ExportError, Exported, Format, each};
 use crate::component::Component;
-use crate::correlate::{FlowBook, Journey, Outcome, stream};
+use crate::correlate::{FlowBook, Journey, Outcome, sequence, stream};
 use crate::trace::{Selection, Trace};
-use observer_ebpf::stamp::SEQ_BITS;
 
 /// Writes the selected datagrams of `trace`.
 ///
@@ -87,7 +86,7 @@ impl Format for Perfetto {
             );
             self.event(out, &name)?;
         }
-        let (stream, seq) = (stream(r), r.stream_seq & ((1 << SEQ_BITS) - 1));
+        let (stream, seq) = (stream(r), sequence(r));
         let id = format!("{}:{stream}:{seq}", r.run);
         let time = |ns: u64| (ns != 0).then_some(i128::from(ns));
         let offer = (r.offer_ns > 0).then_some(i128::from(r.offer_ns));

@@ -8,10 +8,9 @@ use ratatui::text::Line;
 
 use super::first_shown;
 use crate::component::Component;
-use crate::correlate::Journey;
+use crate::correlate::{self, Journey, sequence};
 use crate::tui::draw::{View, cells, lines, ratio, row, span, titled, wrapped};
 use crate::view::units::duration;
-use observer_ebpf::stamp::SEQ_BITS;
 
 /// Rows of the selected journey's points.
 const DETAILS: u16 = 6;
@@ -46,13 +45,9 @@ pub fn render(frame: &mut Frame<'_>, area: Rect, view: &View<'_>) {
     }
 }
 
-fn sequence(journey: &Journey) -> u64 {
-    journey.record.stream_seq & ((1 << SEQ_BITS) - 1)
-}
-
 fn waterfall(view: &View<'_>, width: u16, journey: &Journey, longest: u64, selected: bool) -> Line<'static> {
     let total = journey.stages.total.unwrap_or(0);
-    let label = format!("{:>9} {:>8}  ", sequence(journey), duration(total));
+    let label = format!("{:>9} {:>8}  ", sequence(&journey.record), duration(total));
     let label = span(label, if selected { view.theme.selected() } else { view.theme.heading() });
     let room = usize::from(width).saturating_sub(LABEL);
     let length = cells(room, ratio(total, longest.max(1)));
@@ -74,8 +69,8 @@ fn waterfall(view: &View<'_>, width: u16, journey: &Journey, longest: u64, selec
 /// The points of a journey, each with the time since the offer.
 fn points(frame: &mut Frame<'_>, area: Rect, view: &View<'_>, journey: &Journey) {
     let r = &journey.record;
-    let stream = r.stream_seq >> SEQ_BITS;
-    let title = format!("run {:#010x}, stream {stream}, datagram {}", r.run, sequence(journey));
+    let stream = correlate::stream(r);
+    let title = format!("run {:#010x}, stream {stream}, datagram {}", r.run, sequence(&journey.record));
     let area = titled(frame, area, view.theme, &title);
     let offer = r.offer_ns.unsigned_abs();
     let at = |name: &str, ns: u64| match ns {
