@@ -246,6 +246,7 @@ impl Reader {
                 self.close_segment(&tables, Closed::Open);
             }
         }
+        self.source.follow_no_more();
         let deadline = Instant::now() + SETTLE;
         while Instant::now() < deadline && !settled(&self.source.flows()) {
             self.source.wait(POLL);

@@ -52,6 +52,8 @@ fn a_run_that_is_going_on_has_its_sender_and_its_counts_agree() {
     assert_eq!((ours.origin.as_str(), ours.balance.received_only), ("sent", 0), "{ours:?}");
     assert!(ours.balance.sent.unwrap() > 1_000, "{ours:?}");
     assert_eq!(ours.balance.unaccounted, 0, "{ours:?}");
+    // What is sent at the end is not followed any more, and what was comes to its end.
+    assert_eq!((ours.balance.in_flight, ours.balance.unobserved), (0, 0), "{ours:?}");
     assert_eq!(counts.complete + counts.partial, counts.delivered, "{counts:?}");
     // Some softirqs of hardened kernels run no program: those lack a point.
     assert!(counts.complete * 2 > counts.delivered, "{counts:?}");

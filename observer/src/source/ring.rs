@@ -11,7 +11,7 @@ use aya::programs::Program;
 use observer_ebpf::abi::{Detail, FlowSlot};
 use rustix::event::{Timespec, epoll};
 
-use super::{Batch, ChosenHook, HostSample, Progress, Source, SourceError, SourceMeta, Tables};
+use super::{Batch, ChosenHook, HostSample, ProgramStats, Progress, Source, SourceError, SourceMeta, Tables};
 use crate::{
     decode,
     host::{CpuTimes, StolenTime},
@@ -38,6 +38,8 @@ pub struct RingSource {
     wake_ups: OwnedFd,
     cpu_at_start: Option<CpuTimes>,
     stolen: Option<StolenTime>,
+    /// What the programs cost that are detached already.
+    ended: Vec<ProgramStats>,
     /// From when on streams may be followed that are only seen arriving;
     /// `None` once they are.
     remote_from_ns: Option<u64>,
@@ -47,6 +49,9 @@ pub struct RingSource {
 /// Time for the senders of this host to show themselves: long enough for one
 /// that sends twice a second. Whoever has not sent by then is elsewhere.
 const LOCAL_FIRST_NS: u64 = 500_000_000;
+
+/// The programs by which a datagram begins to be followed.
+const CLAIMING: [&str; 2] = ["sock_send_length", "net_dev_queue"];
 
 impl RingSource {
     fn open_to_remote(&mut self) -> Result<(), SourceError> {
@@ -95,6 +100,7 @@ impl RingSource {
             wake_ups,
             cpu_at_start: CpuTimes::now(),
             stolen: StolenTime::start(),
+            ended: Vec::new(),
             remote_from_ns: Some(crate::host::monotonic_ns().saturating_add(LOCAL_FIRST_NS)),
             attached,
         })
@@ -118,24 +124,37 @@ impl RingSource {
         let _ = epoll::wait(&self.wake_ups, &mut events[..], Some(&timeout));
     }
 
-    /// Detaches everything: of a run that goes on, tables read one after the
-    /// other would otherwise contradict each other.
+    /// Follows nothing that is sent from now on: what is under way can then
+    /// come to its end, also of a run that goes on.
+    pub fn follow_no_more(&mut self) {
+        let now = program_stats(&self.attached.ebpf, &self.attached.hooks);
+        self.ended.extend(now.into_iter().filter(|p| CLAIMING.contains(&p.name.as_str())));
+        CLAIMING.into_iter().for_each(|program| self.unload(program));
+    }
+
+    fn unload(&mut self, program: &str) {
+        // One that was never loaded cannot be unloaded, and need not be.
+        let _ = match self.attached.ebpf.program_mut(program) {
+            Some(Program::BtfTracePoint(p)) => p.unload(),
+            Some(Program::TracePoint(p)) => p.unload(),
+            Some(Program::CgroupSkb(p)) => p.unload(),
+            _ => Ok(()),
+        };
+    }
+
+    /// Detaches everything, from the sender on to the receiver: of a run that
+    /// goes on, tables read one after the other would otherwise contradict each
+    /// other, and so would programs that go in any order.
     fn stop_counting(&mut self) {
-        for (_, program) in self.attached.ebpf.programs_mut() {
-            // One that was never loaded cannot be unloaded, and need not be.
-            let _ = match program {
-                Program::BtfTracePoint(p) => p.unload(),
-                Program::TracePoint(p) => p.unload(),
-                Program::CgroupSkb(p) => p.unload(),
-                _ => Ok(()),
-            };
-        }
+        let in_order = CLAIMING.into_iter().chain(HOOKS.iter().map(|hook| hook.program));
+        in_order.for_each(|program| self.unload(program));
         // Programs that were running end; none is longer than microseconds.
         std::thread::sleep(Duration::from_millis(5));
     }
 
     fn kernel_tables(&mut self, last: bool) -> Result<Tables, KernelError> {
-        let programs = program_stats(&self.attached.ebpf, &self.attached.hooks);
+        let mut programs = program_stats(&self.attached.ebpf, &self.attached.hooks);
+        programs.extend(self.ended.iter().cloned());
         if last {
             self.stop_counting();
         }

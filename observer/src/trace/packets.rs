@@ -5,6 +5,8 @@
 //! to the offer or to the previous point took 15 to 19 and 11.5 to 14. What
 //! follows from other columns is null, see [`COLUMNS`].
 
+use std::ops::RangeInclusive;
+
 use observer_ebpf::abi::{Detail, JourneyRecord, flag};
 use observer_ebpf::stamp::{SEQ_BITS, SEQ_MAX};
 
@@ -14,7 +16,7 @@ use crate::correlate;
 /// Columns of packets-*.parquet. Times are CLOCK_MONOTONIC ns of the observed
 /// host; a point that was not seen is null.
 pub const COLUMNS: &[Column] = &[
-    // 1 delivered, 2 dropped, 3 unresolved.
+    // 1 delivered, 2 dropped, 3 unresolved; 0 unfinished, in unfinished-*.parquet alone.
     column("outcome", Kind::Few),
     column("run_id", Kind::Few),
     column("stream", Kind::Few),
@@ -137,6 +139,7 @@ impl Implied {
 /// Walks the rows of a chunk.
 pub struct Rows<'a> {
     columns: Vec<Cursor<'a>>,
+    outcomes: RangeInclusive<u8>,
     left: usize,
 }
 
@@ -168,11 +171,16 @@ impl Cursor<'_> {
 }
 
 impl<'a> Rows<'a> {
-    /// Over the `rows` rows of a chunk.
+    /// Over the `rows` rows of a chunk of packets-*.parquet.
     pub fn new(values: &'a [Values], rows: usize) -> Self {
         let columns =
             values.iter().map(|v| Cursor { ints: v.ints.iter(), present: v.present.iter() }).collect();
-        Self { columns, left: rows }
+        Self { columns, left: rows, outcomes: 1..=3 }
+    }
+
+    /// The same of unfinished-*.parquet, whose journeys have no outcome.
+    pub fn unfinished(values: &'a [Values], rows: usize) -> Self {
+        Self { outcomes: 0..=0, ..Self::new(values, rows) }
     }
 }
 
@@ -215,7 +223,7 @@ impl Iterator for Rows<'_> {
         else {
             return Some(Err("columns are missing"));
         };
-        let kind = outcome.number().filter(|k| matches!(k, 1..=3));
+        let kind = outcome.number().filter(|k| self.outcomes.contains(k));
         let (run, stream, seq) =
             (run.number(), stream.number::<u16>(), seq.number::<u64>().filter(|s| *s <= SEQ_MAX));
         let detail = detail.number().filter(|d| Detail::from_u8(*d).is_some());
@@ -305,6 +313,18 @@ mod tests {
             }
         }
         assert_eq!(back(&[r]), [r]);
+    }
+
+    #[test]
+    fn a_journey_without_outcome_is_one_of_the_unfinished_alone() {
+        let r = JourneyRecord { kind: 0, ..journey(1, 0, 0) };
+        let mut values = vec![Values::default(); COLUMNS.len()];
+        push(&mut values, &r);
+        assert_eq!(Rows::unfinished(&values, 1).map(Result::unwrap).collect::<Vec<_>>(), [r]);
+        assert!(Rows::new(&values, 1).all(|row| row.is_err()));
+        let mut values = vec![Values::default(); COLUMNS.len()];
+        push(&mut values, &journey(1, 0, 0));
+        assert!(Rows::unfinished(&values, 1).all(|row| row.is_err()));
     }
 
     proptest! {

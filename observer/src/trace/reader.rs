@@ -258,7 +258,7 @@ impl Trace {
                 if rows == 0 {
                     break;
                 }
-                for record in packets::Rows::new(&reader.values, rows) {
+                for record in packets::Rows::unfinished(&reader.values, rows) {
                     tables.unfinished.push(record.map_err(|why| TraceError::damaged(&path, why))?);
                 }
             }
