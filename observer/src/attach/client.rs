@@ -43,7 +43,7 @@ impl Remote {
             Some(Message::Hello { protocol, scene }) if protocol == PROTOCOL => scene,
             Some(Message::Hello { protocol, .. }) => return Err(foreign(format!("it speaks {protocol}"))),
             Some(_) => return Err(foreign("it does not say hello".to_owned())),
-            None => return Err(foreign("it hangs up; too many are attached".to_owned())),
+            None => return Err(AttachError::HungUp { path: path.to_owned() }),
         };
         // An observer with a long interval is silent for long.
         stream.set_read_timeout(None).map_err(broken)?;

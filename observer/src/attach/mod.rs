@@ -44,6 +44,12 @@ pub enum AttachError {
         /// What is wrong with what it said.
         why: String,
     },
+    /// It ends the connection before it says anything.
+    #[error("{path} hangs up: too many are attached, or it is no observer; try again when somebody has left")]
+    HungUp {
+        /// The socket.
+        path: PathBuf,
+    },
     /// The place for the socket is taken.
     #[error("cannot listen at {path}: {why}")]
     Taken {

@@ -48,7 +48,10 @@ impl Error {
 /// The code of what is wrong with the socket.
 pub(crate) fn exit_code(error: &AttachError) -> u8 {
     match error {
-        AttachError::Nobody { .. } | AttachError::Refused { .. } | AttachError::NoGroup(_) => exit::NO_TARGET,
+        AttachError::Nobody { .. }
+        | AttachError::Refused { .. }
+        | AttachError::HungUp { .. }
+        | AttachError::NoGroup(_) => exit::NO_TARGET,
         AttachError::Taken { .. } | AttachError::Listen { .. } | AttachError::Foreign { .. } => exit::USAGE,
     }
 }
